@@ -1,0 +1,21 @@
+//! Makes plain HTTP services and chat backends into RESTAP agents.
+//!
+//! The rooms of this crate stand in layers, and imports point strictly down: `ARCHITECTURE.md` has the table,
+//! `tests/tidy.rs` holds it. They are listed here from the wire upward.
+
+// 0: what is on the wire. Types and codecs, nothing that does I/O.
+pub mod restap;
+
+// 1: what everyone stands on.
+pub mod net;
+pub mod telemetry;
+pub mod yaml;
+
+// 2: the rooms. Each owns its settings and its errors; none knows another.
+pub mod capability;
+pub mod store;
+pub mod talk;
+pub mod upstream;
+
+// 3: the file that the operator writes.
+pub mod config;

@@ -1,0 +1,3 @@
+//! The program `restap-gateway`.
+
+fn main() {}

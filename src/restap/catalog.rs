@@ -1,0 +1,104 @@
+//! The discovery document as plain types (RESTAP, "The Catalog Document").
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// `/.well-known/restap.json`.
+#[derive(Debug, Clone, Serialize)]
+pub struct Catalog {
+    /// Always [`super::RESTAP_VERSION`].
+    pub restap_version: &'static str,
+    /// Who this is.
+    pub agent: Card,
+    /// What it can do: talk, news, news_receive, then the configured ones.
+    pub capabilities: Vec<Capability>,
+    /// Packages that help clients; each has at least `name` and `type`.
+    pub packages: Vec<Map<String, Value>>,
+    /// Related protocols and whether they are served.
+    pub protocols: Map<String, Value>,
+}
+
+/// `agent` in the catalog.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Card {
+    /// The agent's name.
+    pub name: String,
+    /// What it is for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Whom to ask about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub contact: Option<String>,
+}
+
+/// One capability as it is published. Keys that are not set are left out.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Capability {
+    /// Unique within the agent.
+    pub id: String,
+    /// For people.
+    pub title: String,
+    /// `GET`, `POST`, `PUT` or `DELETE`.
+    pub method: String,
+    /// Relative to the agent's base URL; path parameters stay as `{name}`.
+    pub endpoint: String,
+    /// For people and models.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Path, query and header inputs.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub parameters: Vec<Parameter>,
+    /// JSON Schema of the request body.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input_schema: Option<Value>,
+    /// JSON Schema of the response body.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_schema: Option<Value>,
+    /// Media types that the endpoint takes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub content_types: Vec<String>,
+    /// Media types that it answers in.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub output_formats: Vec<String>,
+    /// Talk: whether it streams.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub streaming: Option<Value>,
+    /// Talk and news: whether sessions are kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sessions: Option<Value>,
+}
+
+/// Where an input stands in a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Location {
+    /// A `{name}` of the endpoint.
+    Path,
+    /// A query parameter.
+    Query,
+    /// A header.
+    Header,
+}
+
+/// One path, query or header input.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Parameter {
+    /// As it stands in the request.
+    pub name: String,
+    /// Its JSON type.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Whether a call without it is refused.
+    pub required: bool,
+    /// For people and models.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Where it goes.
+    pub location: Location,
+    /// JSON Schema, where it says more than `type`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schema: Option<Value>,
+    /// A path parameter that may hold `/`.
+    #[serde(skip)]
+    pub allow_slash: bool,
+}

@@ -1,0 +1,26 @@
+//! The RESTAP protocol as plain types: what its texts name, and nothing that does I/O.
+
+pub mod accept;
+pub mod catalog;
+pub mod error_code;
+pub mod event;
+pub mod news;
+pub mod session_id;
+pub mod talk;
+
+pub use accept::{Delivery, NotAcceptable};
+pub use catalog::{Capability, Catalog};
+pub use error_code::ErrorCode;
+pub use event::TalkEvent;
+pub use news::{NewsDraft, NewsItem, NewsPage, Since};
+pub use session_id::SessionId;
+pub use talk::TalkRequest;
+
+/// The version that a catalog announces as `restap_version`.
+pub const RESTAP_VERSION: &str = "1.0";
+
+/// Where every agent's catalog is, under its base URL.
+pub const CATALOG_PATH: &str = "/.well-known/restap.json";
+
+/// The header that carries a session id (RESTAP, "Identifier format and entropy"), in lower case as HTTP/2 has it.
+pub const SESSION_HEADER: &str = "restap-session-id";

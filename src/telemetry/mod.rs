@@ -1,0 +1,5 @@
+//! What operators see: logs, metrics, readiness.
+
+pub mod settings;
+
+pub use settings::Settings;
