@@ -19,3 +19,6 @@ pub mod upstream;
 
 // 3: the file that the operator writes.
 pub mod config;
+
+// 4: a request, end to end.
+pub mod gateway;

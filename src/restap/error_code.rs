@@ -3,10 +3,10 @@
 use serde::{Serialize, Serializer};
 
 macro_rules! error_codes {
-    ($($(#[$doc:meta])* $variant:ident = $name:literal,)+) => {
+    ($(#[doc = $doc:literal] $variant:ident = $name:literal,)+) => {
         /// A machine-readable reason. The list is complete: a client may match on it.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-        pub enum ErrorCode { $($(#[$doc])* $variant,)+ }
+        pub enum ErrorCode { $(#[doc = $doc] $variant,)+ }
 
         impl ErrorCode {
             /// Every code, in the order of the documentation.
@@ -15,6 +15,11 @@ macro_rules! error_codes {
             /// The name on the wire.
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $name,)+ }
+            }
+
+            /// What it means, in one sentence.
+            pub fn meaning(self) -> &'static str {
+                match self { $(Self::$variant => $doc.trim_ascii(),)+ }
             }
         }
     };
