@@ -48,6 +48,9 @@ pub(super) enum Next {
     Closed,
 }
 
+/// Peer and listener; `None` on a unix socket.
+pub(super) type Ends = (Option<SocketAddr>, Option<SocketAddr>);
+
 /// How long a caller may take.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Deadlines {
@@ -83,11 +86,12 @@ enum Open {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Downstream<S> {
-    /// `id` is the socket's descriptor; `peer` is who is at the other end.
-    pub(super) fn new(io: S, id: UniqueIDType, peer: Option<SocketAddr>) -> Self {
+    /// `id` is the socket's descriptor; `ends` who is at the other end, and the address that listens.
+    pub(super) fn new(io: S, id: UniqueIDType, (peer, local): Ends) -> Self {
         let digest = SocketDigest::from_raw_fd(id);
-        // Set once here, or every request would ask the kernel.
+        // Set once here, or every request would ask the kernel. The listener's address also tells how public it is.
         let _ = digest.peer_addr.set(peer);
+        let _ = digest.local_addr.set(local);
         Self {
             io: BufWriter::with_capacity(WRITE_BYTES, io).take(0),
             id,
