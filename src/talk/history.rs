@@ -1,0 +1,12 @@
+//! What a stateless upstream is reminded of: whole exchanges, in a window.
+
+use serde::{Deserialize, Serialize};
+
+/// One message of a user and the proven reply to it. They are stored and dropped as a pair.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exchange {
+    /// What the user said.
+    pub user: String,
+    /// The whole text of the reply.
+    pub assistant: String,
+}
