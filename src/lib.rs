@@ -7,6 +7,7 @@
 pub mod restap;
 
 // 1: what everyone stands on.
+pub mod front;
 pub mod net;
 pub mod telemetry;
 pub mod yaml;

@@ -1,5 +1,1 @@
-//! A request end to end: from the listener to the answer.
-
-mod chunked;
-mod downstream;
-mod head;
+//! A request end to end: from the router to the answer.

@@ -8,14 +8,14 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use pingora::apps::HttpServerApp;
 use pingora::protocols::l4::socket::SocketAddr as PeerAddr;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::warn;
 
 use super::connection::Server;
 use super::downstream::Downstream;
-use crate::config::settings::Listen;
-use crate::telemetry::Metrics;
+use super::settings::Listen;
 
 /// Connections that wait in the kernel to be accepted.
 const BACKLOG: i32 = 1024;
@@ -33,7 +33,7 @@ pub enum BindError {
 
 /// An open socket that accepts.
 #[derive(Debug)]
-pub(crate) enum Listener {
+pub enum Listener {
     /// TCP, and the address that it really has.
     Tcp(TcpListener, SocketAddr),
     /// A unix socket, whose file goes when the listener does.
@@ -42,7 +42,7 @@ pub(crate) enum Listener {
 
 impl Listener {
     /// Opens a listener at once: a port that is taken must end the start, not delay it.
-    pub(crate) fn bind(listen: &Listen) -> Result<Self, BindError> {
+    pub fn bind(listen: &Listen) -> Result<Self, BindError> {
         match listen {
             Listen::Tcp(address) => bind_tcp(*address).map_err(|error| match error.kind() {
                 io::ErrorKind::AddrInUse => BindError::InUse(address.to_string()),
@@ -56,7 +56,7 @@ impl Listener {
     }
 
     /// What a caller would type.
-    pub(crate) fn url(&self) -> String {
+    pub fn url(&self) -> String {
         match self {
             Self::Tcp(_, address) if address.ip().is_unspecified() => format!("http://localhost:{}", address.port()),
             Self::Tcp(_, address) => format!("http://{address}"),
@@ -65,7 +65,7 @@ impl Listener {
     }
 
     /// Another handle on the same socket, for another worker.
-    pub(crate) fn share(&self) -> io::Result<Self> {
+    pub fn share(&self) -> io::Result<Self> {
         Ok(match self {
             Self::Tcp(listener, address) => Self::Tcp(listener.try_clone()?, *address),
             Self::Unix(listener, path) => Self::Unix(listener.try_clone()?, path.clone()),
@@ -102,22 +102,29 @@ fn bind_unix(path: &Path) -> io::Result<Listener> {
 }
 
 /// What every accept loop of the process shares.
-#[derive(Clone)]
-pub(super) struct Door {
-    pub server: Server,
+pub struct Door<A> {
+    /// What serves them.
+    pub server: Server<A>,
     /// One permit a connection.
     pub connections: Arc<Semaphore>,
-    pub metrics: Metrics,
 }
 
-impl Door {
+impl<A> Clone for Door<A> {
+    fn clone(&self) -> Self {
+        Self { server: self.server.clone(), connections: self.connections.clone() }
+    }
+}
+
+impl<A: HttpServerApp + Send + Sync + 'static> Door<A> {
     /// Accepts until the process stops. Must run inside a worker's runtime, which then serves the connections.
-    pub(super) async fn accept(self, listener: Listener) -> io::Result<()> {
+    pub async fn accept(self, listener: Listener) -> io::Result<()> {
         let mut shutdown = self.server.shutdown.clone();
         let stopping = async move { shutdown.wait_for(|stopping| *stopping).await.is_ok() };
         let accepting = async {
             match listener {
-                Listener::Tcp(listener, local) => self.accept_tcp(tokio::net::TcpListener::from_std(listener)?, local).await,
+                Listener::Tcp(listener, local) => {
+                    self.accept_tcp(tokio::net::TcpListener::from_std(listener)?, local).await
+                }
                 Listener::Unix(listener, _) => self.accept_unix(tokio::net::UnixListener::from_std(listener)?).await,
             }
         };
@@ -166,22 +173,10 @@ impl Door {
         S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + Sync + 'static,
     {
         let server = self.server.clone();
-        let connections = self.metrics.connections.clone();
-        connections.inc();
         tokio::spawn(async move {
             let _permit = permit;
-            let _open = Open(connections);
             server.serve(downstream).await;
         });
-    }
-}
-
-/// Counts a connection down also where serving it panics.
-struct Open(prometheus::IntGauge);
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.0.dec();
     }
 }
 

@@ -4,30 +4,35 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pingora::apps::{HttpServerApp, ServerApp};
-use pingora::protocols::IO;
 use pingora::protocols::http::ServerSession;
-use pingora::proxy::HttpProxy;
 use pingora::server::ShutdownWatch;
+use serde_json::json;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::downstream::{Deadlines, Downstream, Next};
-use super::error::{Refusal, status};
 use super::head::Refused;
-use super::proxy::Door;
 use crate::restap::ErrorCode;
 
 /// How long a connection may rest between two requests.
-pub(super) const KEEPALIVE: Duration = Duration::from_secs(75);
+const KEEPALIVE: Duration = Duration::from_secs(75);
 
-/// What serves every connection of a listener.
-#[derive(Clone)]
-pub(super) struct Server {
-    pub proxy: Arc<HttpProxy<Door>>,
+/// What serves the connections of a listener.
+pub struct Server<A> {
+    /// Pingora's proxy, or another application on its sessions.
+    pub app: Arc<A>,
+    /// Becomes `true` when the process stops: connections end with the request that they are in.
     pub shutdown: ShutdownWatch,
+    /// Until a request's head must be complete.
     pub header_timeout: Duration,
 }
 
-impl Server {
+impl<A> Clone for Server<A> {
+    fn clone(&self) -> Self {
+        Self { app: self.app.clone(), shutdown: self.shutdown.clone(), header_timeout: self.header_timeout }
+    }
+}
+
+impl<A: HttpServerApp + Send + Sync + 'static> Server<A> {
     /// Serves a connection until either side ends it.
     pub(super) async fn serve<S>(&self, mut downstream: Downstream<S>)
     where
@@ -47,11 +52,11 @@ impl Server {
                     None => return,
                 },
                 Next::Http2 => {
-                    self.proxy.process_new(Box::new(downstream), &self.shutdown).await;
+                    self.app.process_new(Box::new(downstream), &self.shutdown).await;
                     return;
                 }
-                Next::Refused(refused) => return downstream.refuse(&answer(&refusal(refused))).await,
-                Next::TimedOut => return downstream.refuse(&answer(&timed_out())).await,
+                Next::Refused(refused) => return downstream.refuse(&refusal(refused)).await,
+                Next::TimedOut => return downstream.refuse(&timed_out()).await,
                 Next::Closed => return,
             }
             deadlines.idle = KEEPALIVE;
@@ -63,31 +68,30 @@ impl Server {
         S: AsyncRead + AsyncWrite + Unpin + Send + Sync + 'static,
     {
         let session = ServerSession::new_http1(Box::new(downstream));
-        let (stream, _) = self.proxy.process_new_http(session, &self.shutdown).await?.consume();
+        let (stream, _) = self.app.process_new_http(session, &self.shutdown).await?.consume();
         stream.into_any().downcast().ok().map(|stream| *stream)
     }
 }
 
-fn refusal(refused: Refused) -> Refusal {
+fn refusal(refused: Refused) -> Vec<u8> {
     match refused {
-        Refused::Bad(message) => Refusal::new(ErrorCode::BadRequest, message),
-        Refused::TooLarge(message) => Refusal::new(ErrorCode::HeadersTooLarge, message),
+        Refused::Bad(message) => answer(ErrorCode::BadRequest, message),
+        Refused::TooLarge(message) => answer(ErrorCode::HeadersTooLarge, message),
     }
 }
 
-fn timed_out() -> Refusal {
-    Refusal::new(ErrorCode::RequestTimeout, "the request's head did not arrive in time; send it again")
+fn timed_out() -> Vec<u8> {
+    answer(ErrorCode::RequestTimeout, "the request's head did not arrive in time; send it again")
 }
 
 /// A whole HTTP/1.1 answer for a request that never became one.
-fn answer(refusal: &Refusal) -> Vec<u8> {
-    let body = refusal.body().to_string();
-    let status = status(refusal.code);
+fn answer(code: ErrorCode, message: &str) -> Vec<u8> {
+    let body = json!({"error": code, "message": message}).to_string();
+    let (status, length) = (code.status(), body.len());
+    let reason = status.canonical_reason().unwrap_or_default();
     format!(
-        "HTTP/1.1 {} {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        "HTTP/1.1 {} {reason}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}",
         status.as_u16(),
-        status.canonical_reason().unwrap_or_default(),
-        body.len()
     )
     .into_bytes()
 }

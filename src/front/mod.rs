@@ -1,0 +1,12 @@
+//! The front door: listeners, the connections that come in, and what a request's head must look like.
+
+mod chunked;
+mod connection;
+mod downstream;
+mod head;
+mod listener;
+pub mod settings;
+
+pub use connection::Server;
+pub use listener::{BindError, Door, Listener};
+pub use settings::Listen;
