@@ -22,4 +22,5 @@ pub mod upstream;
 pub mod config;
 
 // 4: a request, end to end.
+pub mod admin;
 pub mod gateway;

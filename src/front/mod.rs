@@ -4,9 +4,11 @@ mod chunked;
 mod connection;
 mod downstream;
 mod head;
+mod host;
 mod listener;
 pub mod settings;
 
 pub use connection::Server;
+pub use host::host_of;
 pub use listener::{BindError, Door, Listener};
 pub use settings::Listen;
