@@ -1,5 +1,22 @@
 //! The only door out: every connection that the gateway itself opens.
 
+pub mod address;
+pub mod client;
+pub mod error;
+mod exchange;
+pub mod fetch;
 pub mod origin;
+pub mod peer;
+pub mod resolve;
+pub mod response;
+pub mod tls;
 
-pub use origin::{Origin, Url};
+pub use address::AddressClass;
+pub use client::{Client, Request, Timeouts};
+pub use error::{ConnectError, Error, Timer};
+pub use fetch::{Bounds, Document};
+pub use origin::{InvalidUrl, Origin, Url};
+pub use peer::{HttpVersion, Peer};
+pub use resolve::{Resolve, SystemResolver};
+pub use response::{End, Response};
+pub use tls::Roots;

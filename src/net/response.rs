@@ -1,0 +1,166 @@
+//! `Response`: the head of an answer, and its body as it arrives.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, StatusCode, Version, header};
+use pingora::http::ResponseHeader;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::Error;
+use super::client::Request;
+use super::error::Timer;
+use super::exchange::{Exchange, ready};
+use super::peer::POOL_IDLE;
+
+/// How long [`Response::release`] reads on, and how much.
+const RELEASE_TIME: Duration = Duration::from_millis(250);
+const RELEASE_BYTES: usize = 16 << 10;
+
+/// A service that says for how long it keeps a connection is believed up to this.
+const POOL_IDLE_MAX: Duration = Duration::from_mins(1);
+
+/// An answer whose head has come. Dropping it before the body's end ends the request at once: HTTP/1 closes the connection, HTTP/2
+/// resets the stream. Once the end was read, the connection is back in the pool.
+pub struct Response {
+    /// The status, 200 and above.
+    pub status: StatusCode,
+    /// All fields of the head, as they came.
+    pub headers: HeaderMap,
+    /// What it came in.
+    pub version: Version,
+    exchange: Option<Exchange>,
+    state: State,
+    ends_by: End,
+    idle: Option<Duration>,
+    pool_idle: Duration,
+    reused: bool,
+}
+
+/// What proved the end of a body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// Its framing: `Content-Length`, the last chunk, HTTP/2's END_STREAM, or no body at all.
+    Framed,
+    /// An orderly close, which is all that HTTP/1.0 has; a service that crashed may look the same.
+    Closed,
+}
+
+#[derive(Debug, Clone)]
+enum State {
+    Open,
+    Ended,
+    Failed(Error),
+}
+
+impl Response {
+    pub(super) fn new(exchange: Exchange, head: ResponseHeader, request: &Request) -> Self {
+        let head = http::response::Parts::from(head);
+        let bodiless =
+            request.method == Method::HEAD || matches!(head.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+        let mut response = Self {
+            ends_by: if bodiless { End::Framed } else { end_of(head.version, &head.headers) },
+            pool_idle: pool_idle(&head.headers),
+            reused: exchange.is_reused(),
+            status: head.status,
+            headers: head.headers,
+            version: head.version,
+            exchange: Some(exchange),
+            state: State::Open,
+            idle: request.timeouts.idle,
+        };
+        if response.exchange.as_mut().is_some_and(Exchange::is_done) {
+            response.settle(State::Ended);
+        }
+        response
+    }
+
+    /// The next part of the body as it arrives, never empty; `None` is the proven end, see [`Self::end`]. A body that was cut is an
+    /// error, and stays one. Cancel-safe: dropping the future loses nothing.
+    pub async fn chunk(&mut self) -> Result<Option<Bytes>, Error> {
+        let Some(after) = self.idle else { return self.next().await };
+        match timeout(after, self.next()).await {
+            Ok(read) => read,
+            Err(_) => Err(self.fail(Error::Timeout { timer: Timer::Idle, after })),
+        }
+    }
+
+    /// What [`Self::chunk`] would give without waiting. For writing parts together that are there together.
+    pub fn ready_chunk(&mut self) -> Option<Result<Option<Bytes>, Error>> {
+        ready(self.next())
+    }
+
+    /// What proved the end, once it was read.
+    pub fn end(&self) -> Option<End> {
+        matches!(self.state, State::Ended).then_some(self.ends_by)
+    }
+
+    /// Whether the connection had served requests before.
+    pub fn is_reused(&self) -> bool {
+        self.reused
+    }
+
+    /// For who knows from the content that nothing more will come: reads the end of the framing, so that the connection can be used
+    /// again. Takes 250 ms and 16 KiB at most, and then ends the request.
+    pub async fn release(mut self) {
+        let deadline = Instant::now() + RELEASE_TIME;
+        let mut left = RELEASE_BYTES;
+        while let Ok(Ok(Some(bytes))) = timeout_at(deadline, self.next()).await {
+            match left.checked_sub(bytes.len()) {
+                Some(rest) => left = rest,
+                None => return,
+            }
+        }
+    }
+
+    async fn next(&mut self) -> Result<Option<Bytes>, Error> {
+        match &self.state {
+            State::Ended => return Ok(None),
+            State::Failed(error) => return Err(error.clone()),
+            State::Open => {}
+        }
+        let Some(exchange) = &mut self.exchange else { return Ok(None) };
+        match exchange.body().await {
+            Ok(Some(bytes)) => Ok(Some(bytes)),
+            Ok(None) => {
+                self.settle(State::Ended);
+                Ok(None)
+            }
+            Err(error) => Err(self.fail(error)),
+        }
+    }
+
+    fn fail(&mut self, error: Error) -> Error {
+        self.settle(State::Failed(error.clone()));
+        error
+    }
+
+    fn settle(&mut self, state: State) {
+        self.state = state;
+        if let Some(mut exchange) = self.exchange.take() {
+            exchange.finish(self.pool_idle);
+        }
+    }
+}
+
+/// RFC 9112 6.3, as Pingora reads it: a body whose last coding is not `chunked` ends with the connection.
+fn end_of(version: Version, headers: &HeaderMap) -> End {
+    let coding = headers.get_all(header::TRANSFER_ENCODING).iter().next_back();
+    let framed = match coding {
+        _ if version == Version::HTTP_2 => true,
+        Some(coding) => coding.as_bytes().trim_ascii().to_ascii_lowercase().ends_with(b"chunked"),
+        None => headers.contains_key(header::CONTENT_LENGTH),
+    };
+    if framed { End::Framed } else { End::Closed }
+}
+
+/// How long the connection may wait for its next request: a second less than `Keep-Alive: timeout=5` says.
+fn pool_idle(headers: &HeaderMap) -> Duration {
+    let said = headers.get("keep-alive").and_then(|value| value.to_str().ok()).and_then(|value| {
+        let timeout = value.split(',').find_map(|parameter| parameter.trim().strip_prefix("timeout="))?;
+        timeout.trim().parse().ok().map(Duration::from_secs)
+    });
+    said.map_or(POOL_IDLE, |said: Duration| {
+        said.saturating_sub(Duration::from_secs(1)).clamp(Duration::from_millis(500), POOL_IDLE_MAX)
+    })
+}
