@@ -4,9 +4,12 @@ use std::borrow::Cow;
 
 use serde_json::{Value, json};
 
+use crate::net;
 use crate::restap::ErrorCode;
 use crate::restap::news::InvalidNews;
 use crate::restap::talk::InvalidTalk;
+use crate::store::StoreError;
+use crate::talk::Failure;
 
 /// Why a request fails, as its caller is told.
 #[derive(Debug, Clone, PartialEq)]
@@ -68,5 +71,55 @@ impl From<InvalidTalk> for Refusal {
 impl From<InvalidNews> for Refusal {
     fn from(error: InvalidNews) -> Self {
         Self::new(error.code(), error.to_string())
+    }
+}
+
+impl From<StoreError> for Refusal {
+    fn from(error: StoreError) -> Self {
+        let refusal = Self::new(error.code(), store_sentence(&error));
+        match error.code() {
+            ErrorCode::StoreUnavailable | ErrorCode::SessionBusy => refusal.retry_after(2),
+            ErrorCode::TooManyItems => refusal.retry_after(1),
+            _ => refusal,
+        }
+    }
+}
+
+/// What the store's own words would tell an operator is put here for a caller.
+fn store_sentence(error: &StoreError) -> Cow<'static, str> {
+    match error {
+        StoreError::InvalidSince => "since_id is not the id of a news item of this agent; leave it out to read the newest".into(),
+        StoreError::TooLarge { bytes_max } => format!("the item is larger than the {bytes_max} bytes that a feed keeps; send less").into(),
+        StoreError::TooFast => "this feed takes at most 1000 items a second; wait a moment".into(),
+        StoreError::NotOwner => "this feed belongs to another caller; use a session of your own".into(),
+        StoreError::KeyReused => "this Idempotency-Key was used with another body; use a new one".into(),
+        StoreError::Conflict => "another turn of this session has just ended; try again".into(),
+        StoreError::Full | StoreError::Unavailable(_) | StoreError::Corrupt(_) => {
+            "the store can't be used now; whether the item was kept is unknown, try again with the same Idempotency-Key".into()
+        }
+    }
+}
+
+impl From<Failure> for Refusal {
+    fn from(failure: Failure) -> Self {
+        let retry_after = failure.retry_after.map(|after| after.as_secs().max(1));
+        Self { retry_after, ..Self::new(failure.code, failure.message) }
+    }
+}
+
+/// What a caller of a capability, or of talk, is told of a service that failed; the log has the rest.
+impl From<&net::Error> for Refusal {
+    fn from(error: &net::Error) -> Self {
+        match error {
+            net::Error::Timeout { .. } | net::Error::Connect { cause: net::ConnectError::Timeout(_), .. } => Self::new(
+                ErrorCode::UpstreamTimeout,
+                "the service behind this agent did not answer in time; try again later",
+            ),
+            net::Error::Resolve { .. } | net::Error::Connect { .. } | net::Error::Metadata => Self::new(
+                ErrorCode::UpstreamUnreachable,
+                "the service behind this agent can't be reached; try again later",
+            ),
+            _ => Self::new(ErrorCode::UpstreamError, "the service behind this agent failed; try again later"),
+        }
     }
 }
