@@ -133,17 +133,16 @@ impl AddressClass {
 fn carried_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let (high, low) = match address.segments() {
         [0, 0, 0, 0, 0, 0, 0, 0 | 1] => return None,
-        // 6to4 (RFC 3056).
-        [0x2002, high, low, ..] => (high, low),
         // Teredo (RFC 4380): the client's address, every bit turned over.
         [0x2001, 0, .., high, low] => (!high, !low),
         // Compatible (RFC 4291 2.5.5.1), mapped (2.5.5.2), translated (RFC 2765), NAT64 by the well-known prefix (RFC 6052) and
-        // by the local one (RFC 8215), and ISATAP under any prefix (RFC 5214).
+        // by the local one (RFC 8215), ISATAP under any prefix (RFC 5214), 6to4 (RFC 3056).
         [0, 0, 0, 0, 0, 0 | 0xffff, high, low]
         | [0, 0, 0, 0, 0xffff, 0, high, low]
         | [0x64, 0xff9b, 0, 0, 0, 0, high, low]
         | [0x64, 0xff9b, 1, .., high, low]
-        | [.., 0 | 0x200, 0x5efe, high, low] => (high, low),
+        | [.., 0 | 0x200, 0x5efe, high, low]
+        | [0x2002, high, low, ..] => (high, low),
         _ => return None,
     };
     Some(Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low)))

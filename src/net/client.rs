@@ -143,3 +143,6 @@ enum Pool {
     /// A new one.
     Fresh,
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,6 +11,9 @@ pub mod resolve;
 pub mod response;
 pub mod tls;
 
+#[cfg(test)]
+pub(crate) mod stand_in;
+
 pub use address::AddressClass;
 pub use client::{Client, Request, Timeouts};
 pub use error::{ConnectError, Error, Timer};
