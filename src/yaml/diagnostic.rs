@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
+use super::Excerpt;
+
 /// How bad a problem is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -43,17 +45,6 @@ pub struct Diagnostic {
     /// The line of the file, for people only.
     #[serde(skip)]
     pub excerpt: Option<Excerpt>,
-}
-
-/// The line that a problem stands on. Credentials are cut out of it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Excerpt {
-    /// The line without its end.
-    pub text: String,
-    /// Characters in front of the marker.
-    pub indent: usize,
-    /// Characters under which the marker stands, at least 1.
-    pub width: usize,
 }
 
 impl Diagnostic {

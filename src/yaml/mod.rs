@@ -1,7 +1,28 @@
 //! Reading a YAML section so that every error says where.
 
-pub mod diagnostic;
+pub mod document;
+pub mod fields;
+pub mod slot;
+pub mod value;
+
+pub mod period;
 pub mod secret;
+pub mod size;
+mod variable;
+
+pub mod diagnostic;
+mod excerpt;
+mod nearest;
+pub mod report;
 
 pub use diagnostic::{Colour, Diagnostic, Severity};
+pub use document::{Document, Kind, Node};
+pub use excerpt::Excerpt;
+pub use fields::Fields;
+pub use nearest::nearest;
+pub use period::Period;
+pub use report::{Problem, Report};
 pub use secret::Secret;
+pub use size::ByteSize;
+pub use slot::{Mismatch, Slot, Switch};
+pub use value::{Value, Written};

@@ -1,0 +1,156 @@
+//! `Value`: types that stand as a value in a file, and how they are written.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::{Map, Value as Json, json};
+
+use super::document::Kind;
+use super::slot::{Mismatch, Slot, or_variable, parse, text};
+use super::{ByteSize, Period};
+
+/// A type that stands as a value in a file.
+pub trait Value: Sized {
+    /// Reads or describes the value of a slot.
+    fn take(slot: Slot<'_, '_>) -> Option<Self>;
+}
+
+/// How a default is written in a file.
+pub trait Written {
+    /// The value as JSON Schema's `default` shows it.
+    fn written(&self) -> Json;
+}
+
+impl Value for bool {
+    fn take(slot: Slot<'_, '_>) -> Option<Self> {
+        slot.boolean()
+    }
+}
+
+impl Value for u32 {
+    fn take(slot: Slot<'_, '_>) -> Option<Self> {
+        slot.integer(0..=Self::MAX)
+    }
+}
+
+impl Value for u64 {
+    fn take(slot: Slot<'_, '_>) -> Option<Self> {
+        slot.integer(0..=Self::MAX)
+    }
+}
+
+impl Value for String {
+    fn take(slot: Slot<'_, '_>) -> Option<Self> {
+        slot.text()
+    }
+}
+
+impl Value for ByteSize {
+    fn take(slot: Slot<'_, '_>) -> Option<Self> {
+        let schema = json!({"anyOf": [
+            {"type": "integer", "minimum": 1},
+            {"type": "string", "pattern": or_variable(Self::PATTERN)},
+        ]});
+        let expects = "a size such as 512KiB or 1MiB";
+        slot.value(schema, |node| match node.kind() {
+            Kind::Integer(bytes) if bytes >= 0 => parse(&bytes.to_string(), expects),
+            Kind::Text(text) => parse(text, expects),
+            _ => Err(Mismatch::found(node, expects)),
+        })
+    }
+}
+
+impl Value for Period {
+    fn take(slot: Slot<'_, '_>) -> Option<Self> {
+        let expects = "a period such as 250ms, 30s or 1h";
+        slot.value(json!({"type": "string", "pattern": or_variable(Self::PATTERN)}), |node| match node.kind() {
+            Kind::Integer(number) => Err(Mismatch::found(node, expects).help(format!("say the unit: {number}s"))),
+            _ => parse(text(node, expects)?, expects),
+        })
+    }
+}
+
+/// A path, relative to the file that it stands in.
+impl Value for PathBuf {
+    fn take(slot: Slot<'_, '_>) -> Option<Self> {
+        slot.value(json!({"type": "string", "minLength": 1}), |node| match text(node, "a path")? {
+            "" => Err(Mismatch::new("the path is empty")),
+            path => Ok(node.document().directory().join(path)),
+        })
+    }
+}
+
+impl Value for http::HeaderName {
+    fn take(slot: Slot<'_, '_>) -> Option<Self> {
+        slot.value(json!({"type": "string"}), |node| {
+            let name = text(node, "the name of a header")?;
+            name.parse().map_err(|_| Mismatch::new(format!("{name:?} can't be the name of a header")))
+        })
+    }
+}
+
+impl Value for Json {
+    fn take(slot: Slot<'_, '_>) -> Option<Self> {
+        slot.json()
+    }
+}
+
+impl Value for Map<String, Json> {
+    fn take(slot: Slot<'_, '_>) -> Option<Self> {
+        slot.map_of_json()
+    }
+}
+
+impl<T: Value> Value for Vec<T> {
+    fn take(slot: Slot<'_, '_>) -> Option<Self> {
+        slot.list(T::take)
+    }
+}
+
+impl Written for bool {
+    fn written(&self) -> Json {
+        json!(self)
+    }
+}
+
+impl Written for u32 {
+    fn written(&self) -> Json {
+        json!(self)
+    }
+}
+
+impl Written for u64 {
+    fn written(&self) -> Json {
+        json!(self)
+    }
+}
+
+impl Written for String {
+    fn written(&self) -> Json {
+        json!(self)
+    }
+}
+
+impl Written for ByteSize {
+    fn written(&self) -> Json {
+        json!(self.to_string())
+    }
+}
+
+impl Written for Period {
+    fn written(&self) -> Json {
+        json!(self.to_string())
+    }
+}
+
+impl From<ByteSize> for u64 {
+    fn from(size: ByteSize) -> Self {
+        size.0
+    }
+}
+
+impl From<Period> for Duration {
+    fn from(period: Period) -> Self {
+        period.0
+    }
+}
