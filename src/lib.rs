@@ -25,3 +25,6 @@ pub mod config;
 // 4: a request, end to end.
 pub mod admin;
 pub mod gateway;
+
+// 5: the program.
+pub mod cli;

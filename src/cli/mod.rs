@@ -3,6 +3,7 @@
 mod catalog;
 mod check;
 mod demo;
+mod process;
 mod schema;
 mod serve;
 mod source;

@@ -6,7 +6,6 @@ use clap::Args;
 
 use super::{ConfigFile, Fault, complain, say, source};
 use crate::config::{Config, ShortForm};
-use crate::gateway;
 
 /// Serve (the default command).
 ///
@@ -52,7 +51,7 @@ impl Serve {
             source::from_text(&text, Path::new("command line"))?
         };
         listen(&mut config, &self.listen)?;
-        gateway::run(config, |base| complain(&format!("serving on {base}"))).map_err(Fault::new)
+        super::process::run(&config, |base| complain(&format!("serving on {base}")))
     }
 }
 

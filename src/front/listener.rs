@@ -36,7 +36,7 @@ pub enum BindError {
 pub enum Listener {
     /// TCP, and the address that it really has.
     Tcp(TcpListener, SocketAddr),
-    /// A unix socket, whose file goes when the listener does.
+    /// A unix socket and its file.
     Unix(UnixListener, PathBuf),
 }
 
@@ -61,6 +61,14 @@ impl Listener {
             Self::Tcp(_, address) if address.ip().is_unspecified() => format!("http://localhost:{}", address.port()),
             Self::Tcp(_, address) => format!("http://{address}"),
             Self::Unix(_, path) => format!("unix:{}", path.display()),
+        }
+    }
+
+    /// Takes a unix socket's file away, at the end.
+    pub fn remove_file(&self) {
+        if let Self::Unix(_, path) = self {
+            // Somebody who has removed or replaced it meanwhile is right.
+            let _ = std::fs::remove_file(path);
         }
     }
 

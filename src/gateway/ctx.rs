@@ -9,10 +9,13 @@ use http::header::{
     ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, HeaderName, VARY,
 };
 use pingora::http::ResponseHeader;
+use prometheus::IntGauge;
 
+use super::drain::Running;
 use super::handler::capability::ProxiedCall;
 use super::live::{Agent, Live};
 use crate::restap::ErrorCode;
+use crate::telemetry::Metrics;
 
 /// The header that names a request in answers, logs and upstream.
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -30,8 +33,14 @@ pub(super) struct RequestCtx {
     pub agent: Option<Arc<Agent>>,
     /// The route's name for logs and metrics: a fixed word or a capability's id.
     pub route: Arc<str>,
-    /// The address at the other end, or what a trusted proxy says of it.
+    /// The address at the other end; `None` on a unix socket.
+    pub peer: Option<IpAddr>,
+    /// Whether the peer is a proxy of ours, which is believed.
+    pub from_trusted_proxy: bool,
+    /// The address of the caller, as a trusted proxy gives it or the peer's own.
     pub client: Option<IpAddr>,
+    /// The path without its query, in its normal form.
+    pub path: Box<str>,
     /// What `Access-Control-Allow-Origin` says of this answer.
     pub cors: Option<HeaderValue>,
     /// The call that Pingora's hooks carry on.
@@ -40,21 +49,40 @@ pub(super) struct RequestCtx {
     pub refused: Option<ErrorCode>,
     /// The service that was asked.
     pub upstream: Option<Arc<str>>,
+    /// Counted for as long as the request lasts.
+    _running: Running,
+    _in_flight: InFlight,
+}
+
+/// Counts a request in a gauge.
+#[derive(Debug)]
+struct InFlight(IntGauge);
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
 }
 
 impl RequestCtx {
-    pub(super) fn new(live: Arc<Live>) -> Self {
+    pub(super) fn new(live: Arc<Live>, running: Running, metrics: &Metrics) -> Self {
+        metrics.requests_in_flight.inc();
         Self {
             id: HeaderValue::from_static(""),
             received_at: Instant::now(),
             live,
             agent: None,
             route: Arc::clone(&UNROUTED),
+            peer: None,
+            from_trusted_proxy: false,
             client: None,
+            path: "".into(),
             cors: None,
             proxied: None,
             refused: None,
             upstream: None,
+            _running: running,
+            _in_flight: InFlight(metrics.requests_in_flight.clone()),
         }
     }
 

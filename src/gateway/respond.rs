@@ -45,15 +45,21 @@ impl Failed {
 
     /// Reading a body failed: the caller left, was too slow, or broke HTTP.
     pub(super) fn reading(error: Box<Error>) -> Self {
-        let refusal = match error.etype() {
-            ErrorType::ReadTimedout => {
-                Refusal::new(ErrorCode::RequestTimeout, "the body did not arrive in time; send it again")
-            }
-            ErrorType::ConnectionClosed => return Self::gone(error),
-            _ if is_malformed(&error) => Refusal::new(ErrorCode::BadRequest, "the body breaks its chunked coding"),
-            _ => return Self::gone(error),
-        };
-        Self::Refused(Box::new(refusal))
+        match unreadable(&error) {
+            Some(refusal) => refusal.into(),
+            None => Self::gone(error),
+        }
+    }
+}
+
+/// What a caller is told whose body can't be read; `None` where it is gone.
+pub(super) fn unreadable(error: &Error) -> Option<Refusal> {
+    match error.etype() {
+        ErrorType::ReadTimedout => {
+            Some(Refusal::new(ErrorCode::RequestTimeout, "the body did not arrive in time; send it again"))
+        }
+        _ if is_malformed(error) => Some(Refusal::new(ErrorCode::BadRequest, "the body breaks its chunked coding")),
+        _ => None,
     }
 }
 
@@ -76,6 +82,8 @@ pub(super) struct Answer {
     pub status: StatusCode,
     pub headers: Vec<(HeaderName, HeaderValue)>,
     pub body: Bytes,
+    /// Whether the body may be compressed; one that was prepared decides for itself.
+    pub compress: bool,
 }
 
 impl Answer {
@@ -85,7 +93,7 @@ impl Answer {
             (CONTENT_TYPE, HeaderValue::from_static("application/json")),
             (CACHE_CONTROL, HeaderValue::from_static("no-store")),
         ];
-        Self { status: StatusCode::OK, headers, body: body.into() }
+        Self { status: StatusCode::OK, headers, body: body.into(), compress: true }
     }
 
     pub(super) fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
@@ -94,17 +102,17 @@ impl Answer {
     }
 
     fn compress(&mut self, accepted: bool) {
-        let ready = self.headers.iter().any(|(name, _)| name == CONTENT_ENCODING);
-        if ready || self.body.len() < GZIP_BYTES_MIN {
+        if !self.compress || self.body.len() < GZIP_BYTES_MIN {
             return;
         }
         self.headers.push((VARY, HeaderValue::from_static("Accept-Encoding")));
         let mut encoder = GzEncoder::new(Vec::with_capacity(self.body.len() / 2), Compression::fast());
-        if accepted && encoder.write_all(&self.body).is_ok() {
-            if let Ok(body) = encoder.finish() {
-                self.body = body.into();
-                self.headers.push((CONTENT_ENCODING, HeaderValue::from_static("gzip")));
-            }
+        if accepted
+            && encoder.write_all(&self.body).is_ok()
+            && let Ok(body) = encoder.finish()
+        {
+            self.body = body.into();
+            self.headers.push((CONTENT_ENCODING, HeaderValue::from_static("gzip")));
         }
     }
 }

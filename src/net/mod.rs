@@ -19,7 +19,7 @@ pub use client::{Client, Request, Timeouts};
 pub use error::{ConnectError, Error, Timer};
 pub use fetch::{Bounds, Document};
 pub use origin::{InvalidUrl, Origin, Url};
-pub use peer::{HttpVersion, Peer};
+pub use peer::{HttpVersion, Peer, connect_error};
 pub use resolve::{Resolve, SystemResolver};
 pub use response::{End, Response};
 pub use tls::Roots;

@@ -204,7 +204,7 @@ fn group_key(settings: &Settings, credentials: &Credentials) -> u64 {
 }
 
 /// What a failed connect means.
-pub(super) fn connect_error(error: &pingora::Error, within: Duration) -> ConnectError {
+pub fn connect_error(error: &pingora::Error, within: Duration) -> ConnectError {
     use pingora::ErrorType as Kind;
     match error.etype() {
         Kind::ConnectRefused => ConnectError::Refused,

@@ -11,7 +11,6 @@ use clap::Args;
 
 use super::{Fault, say};
 use crate::config::Config;
-use crate::gateway;
 use crate::store::settings::Engine;
 
 /// The repository's own configuration, which the demo shows off.
@@ -30,7 +29,7 @@ impl Demo {
         serve(&config, "chat", chat::answer)?;
         // What is tried out here should leave nothing behind.
         config.store.engine = Engine::Memory;
-        gateway::run(config, |base| say(&tour(base))).map_err(Fault::new)
+        super::process::run(&config, |base| say(&tour(base)))
     }
 }
 
