@@ -104,7 +104,7 @@ impl Client {
         let deadline = Instant::now() + peer.connect;
         let candidates = peer.candidates(deadline).await?;
         let mut left = candidates.len() as u32;
-        let mut last = None;
+        let mut failure = None;
         for address in candidates {
             let share = deadline.saturating_duration_since(Instant::now()) / left.max(1);
             left = left.saturating_sub(1);
@@ -114,10 +114,13 @@ impl Client {
                 Err(_) => ConnectError::Timeout(share),
             };
             peer.avoid(address);
-            last = Some(Error::Connect { address, cause });
+            // A failed handshake says more than a closed port at the next address.
+            if failure.is_none() || matches!(cause, ConnectError::Tls(_)) {
+                failure = Some(Error::Connect { address, cause });
+            }
         }
         peer.distrust();
-        Err(last.unwrap_or(Error::Reset))
+        Err(failure.unwrap_or(Error::Reset))
     }
 
     async fn open_at(&self, peer: &Peer, address: SocketAddr, pool: Pool) -> pingora::Result<Exchange> {

@@ -21,7 +21,7 @@ pub enum Error {
     /// There is no connection; nothing of the request was sent.
     #[error("no connection to {address}: {cause}")]
     Connect {
-        /// The last address that was tried.
+        /// Where it was tried.
         address: SocketAddr,
         /// What went wrong there.
         cause: ConnectError,

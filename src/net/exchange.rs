@@ -307,3 +307,6 @@ fn is_mid_head(error: &pingora::Error) -> bool {
     let context = error.context.as_ref().map_or("", |context| context.as_str());
     context.contains("bytes already read: ") && !context.ends_with("bytes already read: 0")
 }
+
+#[cfg(test)]
+mod tests;
