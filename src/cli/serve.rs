@@ -5,7 +5,8 @@ use std::path::Path;
 use clap::Args;
 
 use super::{ConfigFile, Fault, complain, say, source};
-use crate::config::{Config, ShortForm};
+use super::short_form::ShortForm;
+use crate::config::Config;
 
 /// Serve (the default command).
 ///
@@ -43,7 +44,7 @@ impl Serve {
             }
             source::load(&self.file.config)?
         } else {
-            let text = short.to_yaml();
+            let text = short.to_yaml().map_err(Fault::new)?;
             if self.print {
                 say(&text);
                 return Ok(());

@@ -1,12 +1,12 @@
 //! `Config`: gateway.yaml after reading, checking and filling in what was not written.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
 
+use crate::front::Listen;
 use crate::restap::catalog::Card;
 use crate::yaml::Secret;
 use crate::{capability, store, talk, telemetry, upstream};
@@ -32,15 +32,6 @@ pub struct Config {
     pub upstreams: BTreeMap<String, upstream::Settings>,
     /// In the order of the file. One with the base `""` and no host is at the origin.
     pub agents: Vec<Agent>,
-}
-
-/// One address to listen on.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Listen {
-    /// TCP. `":8080"` is every IPv6 and IPv4 address.
-    Tcp(SocketAddr),
-    /// A unix socket.
-    Unix(PathBuf),
 }
 
 /// `admin:`.
@@ -91,9 +82,21 @@ impl Default for Limits {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cidr {
     /// The first address.
-    pub network: std::net::IpAddr,
+    pub network: IpAddr,
     /// Leading bits that count.
     pub prefix: u8,
+}
+
+impl Cidr {
+    /// Whether an address lies in the block. An IPv4 address lies in the IPv4 blocks in whichever way it is written.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        let bits = |address: IpAddr| match address.to_canonical() {
+            IpAddr::V4(address) => (32, u128::from(address.to_bits())),
+            IpAddr::V6(address) => (128, address.to_bits()),
+        };
+        let ((width, network), (other, address)) = (bits(self.network), bits(address));
+        width == other && (network ^ address).checked_shr(width - u32::from(self.prefix)).unwrap_or(0) == 0
+    }
 }
 
 /// One agent: `agent:`, or an entry of `agents:`.

@@ -167,10 +167,8 @@ impl ProxyHttp for Proxy {
         ctx: &mut RequestCtx,
     ) -> Result<Option<Duration>> {
         let length = body.as_ref().map_or(0, Bytes::len);
-        match &mut ctx.proxied {
-            Some(proxied) if capability::exceeds(proxied, length) => Err(Error::new_up(ErrorType::InvalidHTTPHeader)),
-            _ => Ok(None),
-        }
+        let over = ctx.proxied.as_mut().is_some_and(|proxied| capability::exceeds(proxied, length));
+        if over { Err(Error::new_up(ErrorType::InvalidHTTPHeader)) } else { Ok(None) }
     }
 
     async fn fail_to_proxy(&self, session: &mut Session, error: &Error, ctx: &mut RequestCtx) -> FailToProxy {

@@ -16,7 +16,7 @@ use pingora::{Error, ErrorSource, ErrorType};
 
 use super::body;
 use super::ctx::RequestCtx;
-use super::error::{Refusal, status};
+use super::error::Refusal;
 use crate::restap::ErrorCode;
 
 /// Bodies shorter than this are not worth compressing.
@@ -120,7 +120,7 @@ impl Answer {
 impl From<&Refusal> for Answer {
     fn from(refusal: &Refusal) -> Self {
         let mut answer = Self::json(refusal.body().to_string());
-        answer.status = status(refusal.code);
+        answer.status = refusal.code.status();
         if let Some(seconds) = refusal.retry_after {
             answer.headers.push((RETRY_AFTER, seconds.into()));
         }

@@ -41,7 +41,6 @@ pub(super) struct Queue {
 }
 
 /// One talk's part in a conversation.
-#[derive(Debug)]
 pub(super) struct Thread {
     /// Echoed to the caller.
     pub session_id: SessionId,
@@ -119,7 +118,6 @@ impl Talk {
 
 /// A session's turn, in this process and in all others on the store. It is renewed for as long as this lives, and
 /// let go when it is dropped.
-#[derive(Debug)]
 struct HeldLease {
     lease: Lease,
     store: Arc<Store>,

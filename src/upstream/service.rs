@@ -59,6 +59,12 @@ pub struct Timeouts {
     pub total: Option<Duration>,
 }
 
+impl std::fmt::Debug for Upstream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Upstream").field("name", &self.name).field("url", &self.url).finish_non_exhaustive()
+    }
+}
+
 impl Upstream {
     pub(super) fn new(settings: &Settings, client: &Client) -> Result<Self, Problem> {
         let patience = Timeouts::of(&settings.timeout, Kind::Capability);
