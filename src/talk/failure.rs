@@ -1,4 +1,4 @@
-//! `Failure`: why a turn has no reply, for programs and for people.
+//! `Failure`: why a turn has no reply, for programs and for people; and what a second attempt could leave out.
 
 use std::time::Duration;
 
@@ -25,5 +25,40 @@ impl Failure {
     /// No connection to the upstream could be made.
     pub fn unreachable() -> Self {
         Self::new(ErrorCode::UpstreamUnreachable, "the service behind this agent can't be reached; try again later")
+    }
+}
+
+/// What a second attempt at a turn leaves out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Again {
+    /// Half of the history: the upstream's context overflowed.
+    WithHalfTheHistory,
+    /// The saved values: the upstream does not know them any more.
+    WithoutSaved,
+}
+
+/// What services say when a prompt is larger than their context, in lower case.
+const OVERFLOWS: &[&str] = &[
+    "context_length_exceeded",
+    "exceed_context_size_error",
+    "maximum context length",
+    "available context size",
+    "context window",
+    "context length",
+    "prompt is too long",
+    "input is too long",
+    "too many input tokens",
+    "exceeds the maximum number of tokens",
+];
+
+/// What services say about a conversation that they do not keep any more, in lower case.
+const FORGOTTEN: &[&str] = &["previous_response_not_found", "conversation not exists", "task not found"];
+
+impl Again {
+    /// What an upstream's error says about this, if anything.
+    pub(crate) fn told(error: &str) -> Option<Self> {
+        let error = error.to_ascii_lowercase();
+        let says = |sentences: &[&str]| sentences.iter().any(|sentence| error.contains(sentence));
+        if says(OVERFLOWS) { Some(Self::WithHalfTheHistory) } else { says(FORGOTTEN).then_some(Self::WithoutSaved) }
     }
 }

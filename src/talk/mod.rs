@@ -2,6 +2,7 @@
 
 pub mod dialect;
 pub mod failure;
+mod frames;
 pub mod history;
 pub mod settings;
 pub mod turn;

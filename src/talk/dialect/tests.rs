@@ -1,0 +1,1 @@
+//! Dialects as data: what compiles, and what does not.
