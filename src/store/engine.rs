@@ -117,7 +117,7 @@ pub struct Put {
 }
 
 /// Names a record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RecordKey {
     /// What it is.
     pub kind: RecordKind,
@@ -188,6 +188,16 @@ pub enum Reader {
     Agent,
     /// A caller; `None` is anonymous.
     Caller(Option<CallerId>),
+}
+
+impl Reader {
+    /// A feed that a verified caller opened is read by that caller only.
+    pub fn may_read(self, owner: Option<CallerId>) -> Result<(), StoreError> {
+        match self {
+            Self::Caller(caller) if owner.is_some() && caller != owner => Err(StoreError::NotOwner),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// Where a page begins.

@@ -9,6 +9,7 @@ pub mod feed;
 pub mod health;
 pub mod keys;
 pub mod lease;
+pub mod memory;
 pub mod once;
 pub mod query;
 pub mod settings;
