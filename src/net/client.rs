@@ -48,8 +48,21 @@ pub struct Request {
     pub headers: HeaderMap,
     /// The whole body.
     pub body: Bytes,
+    /// Who removes a `Content-Encoding`.
+    pub coding: Coding,
     /// How long to wait.
     pub timeouts: Timeouts,
+}
+
+/// Who removes the `Content-Encoding` of an answer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Coding {
+    /// The body comes as the service encoded it.
+    #[default]
+    AsSent,
+    /// The body comes plain. None is asked for (`Accept-Encoding: identity`), but gzip is understood, as some services compress whatever they are
+    /// asked; a part may then have 1 MiB. Another coding is an error when the body is read.
+    Decoded,
 }
 
 /// How long an answer is waited for; `None` is for ever, or until the caller drops the future.
@@ -119,7 +132,6 @@ impl Client {
                 failure = Some(Error::Connect { address, cause });
             }
         }
-        peer.distrust();
         Err(failure.unwrap_or(Error::Reset))
     }
 
