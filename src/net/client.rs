@@ -83,7 +83,7 @@ impl Client {
     /// A client with another way to find addresses.
     pub fn with_resolver(roots: Roots, resolver: Arc<dyn Resolve>) -> Self {
         let mut options = ConnectorOptions::new(POOLED_MAX);
-        options.ca_file = Some(roots.file().to_string_lossy().into_owned());
+        options.ca_file = Some(roots.file().to_owned());
         let connector = Arc::new(Connector::new(Some(options)));
         Self { inner: Arc::new(Inner { connector, roots, resolver }) }
     }

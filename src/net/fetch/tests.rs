@@ -141,7 +141,7 @@ async fn a_document_that_is_small_only_while_it_is_compressed_is_refused() {
     let (service, client) = (StandIn::start().await, client());
     let peer = peer(&client, &service);
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
-    encoder.write_all(&[b'x'; 100_000]).unwrap();
+    encoder.write_all(&vec![b'x'; 100_000]).unwrap();
     let body = encoder.finish().unwrap();
     assert!(body.len() < BOUNDS.bytes);
     let (fetched, ()) = tokio::join!(client.fetch(&peer, get("/"), BOUNDS), async {
