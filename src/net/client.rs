@@ -48,8 +48,21 @@ pub struct Request {
     pub headers: HeaderMap,
     /// The whole body.
     pub body: Bytes,
+    /// Who removes a `Content-Encoding`.
+    pub coding: Coding,
     /// How long to wait.
     pub timeouts: Timeouts,
+}
+
+/// Who removes the `Content-Encoding` of an answer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Coding {
+    /// The body comes as the service encoded it.
+    #[default]
+    AsSent,
+    /// The body comes plain. None is asked for (`Accept-Encoding: identity`), but gzip is understood, as some services compress whatever they are
+    /// asked; a part may then have 1 MiB. Another coding is an error when the body is read.
+    Decoded,
 }
 
 /// How long an answer is waited for; `None` is for ever, or until the caller drops the future.
@@ -70,7 +83,7 @@ impl Client {
     /// A client with another way to find addresses.
     pub fn with_resolver(roots: Roots, resolver: Arc<dyn Resolve>) -> Self {
         let mut options = ConnectorOptions::new(POOLED_MAX);
-        options.ca_file = Some(roots.file().to_string_lossy().into_owned());
+        options.ca_file = Some(roots.file().to_owned());
         let connector = Arc::new(Connector::new(Some(options)));
         Self { inner: Arc::new(Inner { connector, roots, resolver }) }
     }
@@ -119,7 +132,6 @@ impl Client {
                 failure = Some(Error::Connect { address, cause });
             }
         }
-        peer.distrust();
         Err(failure.unwrap_or(Error::Reset))
     }
 

@@ -17,7 +17,7 @@ use pingora::{ErrorType, RetryType};
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
-use super::client::Request;
+use super::client::{Coding, Request};
 use super::error::Timer;
 use super::{Error, HttpVersion, Peer};
 
@@ -275,6 +275,9 @@ fn request_head(peer: &Peer, request: &Request, h2: bool) -> Result<RequestHeade
         if *name != header::HOST && *name != header::CONTENT_LENGTH && !CONNECTION_FIELDS.contains(name) {
             head.append_header(name.clone(), value.clone()).map_err(|_| unwritable())?;
         }
+    }
+    if request.coding == Coding::Decoded && !request.headers.contains_key(header::ACCEPT_ENCODING) {
+        head.insert_header(header::ACCEPT_ENCODING, "identity").map_err(|_| unwritable())?;
     }
     if !request.body.is_empty() || !request.method.is_safe() {
         let length = HeaderValue::from(request.body.len());

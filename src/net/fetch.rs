@@ -8,7 +8,7 @@ use http::{HeaderMap, Method, StatusCode, header};
 use tokio::time::timeout;
 
 use super::error::Timer;
-use super::{Client, Error, Peer, Request};
+use super::{Client, Coding, Error, Peer, Request};
 
 /// Redirects that are followed.
 const REDIRECTS_MAX: usize = 3;
@@ -36,7 +36,7 @@ pub struct Document {
 }
 
 impl Client {
-    /// Sends a request and reads its whole answer. Redirects of GET and HEAD are followed within the origin, three at most.
+    /// Sends a request and reads its whole answer, decoded; `bounds` count what is decoded. Redirects of GET and HEAD are followed within the origin, three at most.
     pub async fn fetch(&self, peer: &Peer, request: Request, bounds: Bounds) -> Result<Document, Error> {
         match timeout(bounds.time, self.fetch_unhurried(peer, request, bounds.bytes)).await {
             Ok(fetched) => fetched,
@@ -45,6 +45,7 @@ impl Client {
     }
 
     async fn fetch_unhurried(&self, peer: &Peer, mut request: Request, limit: usize) -> Result<Document, Error> {
+        request.coding = Coding::Decoded;
         for _ in 0..=REDIRECTS_MAX {
             let mut response = self.send(peer, request.clone()).await?;
             let follows = matches!(request.method, Method::GET | Method::HEAD);

@@ -2,6 +2,7 @@
 
 pub mod address;
 pub mod client;
+mod decode;
 pub mod error;
 mod exchange;
 pub mod fetch;
@@ -15,7 +16,7 @@ pub mod tls;
 pub(crate) mod stand_in;
 
 pub use address::AddressClass;
-pub use client::{Client, Request, Timeouts};
+pub use client::{Client, Coding, Request, Timeouts};
 pub use error::{ConnectError, Error, Timer};
 pub use fetch::{Bounds, Document};
 pub use origin::{InvalidUrl, Origin, Url};

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use pingora::protocols::TcpKeepalive;
-use pingora::upstreams::peer::{HttpPeer, PeerOptions};
+use pingora::upstreams::peer::{HttpPeer, HttpUpstreamRequestPolicy, PeerOptions};
 use pingora::utils::tls::CertKey;
 use tokio::time::Instant;
 
@@ -100,6 +100,7 @@ impl Peer {
         options.verify_hostname = !settings.tls.insecure;
         options.idle_timeout = Some(POOL_IDLE);
         options.tcp_keepalive = Some(KEEPALIVE);
+        options.http_upstream_request_policy = HttpUpstreamRequestPolicy::deny_upgrades();
         options.max_h2_streams = H2_STREAMS;
         options.h2_stream_window_size = Some(H2_STREAM_WINDOW);
         options.h2_connection_window_size = Some(H2_CONNECTION_WINDOW);
@@ -143,7 +144,8 @@ impl Peer {
         Ok(Box::new(peer))
     }
 
-    /// Tells that nothing answered at `address`: it is tried last for half a minute.
+    /// Tells that nothing answered at `address`: it is tried last for half a minute. Once that is so of all addresses, the name is looked up
+    /// again before the next request.
     pub fn avoid(&self, address: SocketAddr) {
         self.addresses.avoid(address);
     }
@@ -155,11 +157,6 @@ impl Peer {
             .map_err(|_| self.unresolved("no answer in time"))??;
         candidates.truncate(ADDRESSES_TRIED);
         Ok(candidates)
-    }
-
-    /// No address answered.
-    pub(super) fn distrust(&self) {
-        self.addresses.distrust();
     }
 
     /// The peer at one of its addresses, without timers.

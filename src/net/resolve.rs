@@ -91,18 +91,22 @@ impl Addresses {
         }
     }
 
-    /// Nothing answered at `address`: it is tried last for a while.
+    /// Nothing answered at `address`: it is tried last for a while. Once nothing answered at any, the name is asked for again.
     pub(super) fn avoid(&self, address: SocketAddr) {
         let mut avoided = self.avoided.lock().unwrap_or_else(PoisonError::into_inner);
         avoided.retain(|(other, since)| *other != address && since.elapsed() < AVOIDED);
-        avoided.truncate(ADDRESSES_MAX);
+        if avoided.len() >= ADDRESSES_MAX {
+            avoided.remove(0);
+        }
         avoided.push((address, Instant::now()));
-    }
-
-    /// Nothing answered anywhere: the next request asks again before it connects.
-    pub(super) fn distrust(&self) {
         if let Source::Looked(name) = &self.source {
-            name.known.send_modify(|known| known.resolved = None);
+            let is_avoided = |address: &SocketAddr| avoided.iter().any(|(other, _)| other == address);
+            name.known.send_if_modified(|known| {
+                if known.addresses.iter().flat_map(|known| known.iter()).all(is_avoided) {
+                    known.resolved = None;
+                }
+                false
+            });
         }
     }
 }

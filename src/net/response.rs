@@ -8,7 +8,8 @@ use pingora::http::ResponseHeader;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::Error;
-use super::client::Request;
+use super::client::{Coding, Request};
+use super::decode::Decoder;
 use super::error::Timer;
 use super::exchange::{Exchange, ready};
 use super::peer::POOL_IDLE;
@@ -25,10 +26,12 @@ const POOL_IDLE_MAX: Duration = Duration::from_mins(1);
 pub struct Response {
     /// The status, 200 and above.
     pub status: StatusCode,
-    /// All fields of the head, as they came.
+    /// All fields of the head, as they came; those about an encoding that was removed are gone.
     pub headers: HeaderMap,
     /// What it came in.
     pub version: Version,
+    decoder: Option<Decoder>,
+    /// Gone once the body has ended or failed.
     exchange: Option<Exchange>,
     state: State,
     ends_by: End,
@@ -54,12 +57,17 @@ enum State {
 }
 
 impl Response {
-    pub(super) fn new(exchange: Exchange, head: ResponseHeader, request: &Request) -> Self {
-        let head = http::response::Parts::from(head);
+    pub(super) fn new(mut exchange: Exchange, head: ResponseHeader, request: &Request) -> Self {
+        let mut head = http::response::Parts::from(head);
         let bodiless =
             request.method == Method::HEAD || matches!(head.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+        let ends_by = if bodiless { End::Framed } else { end_of(head.version, &head.headers) };
+        let done = exchange.is_done();
+        let decodes = request.coding == Coding::Decoded && !done;
         let mut response = Self {
-            ends_by: if bodiless { End::Framed } else { end_of(head.version, &head.headers) },
+            ends_by,
+            decoder: if decodes { Decoder::of(&mut head.headers) } else { None },
+            idle: request.timeouts.idle,
             pool_idle: pool_idle(&head.headers),
             reused: exchange.is_reused(),
             status: head.status,
@@ -67,9 +75,8 @@ impl Response {
             version: head.version,
             exchange: Some(exchange),
             state: State::Open,
-            idle: request.timeouts.idle,
         };
-        if response.exchange.as_mut().is_some_and(Exchange::is_done) {
+        if done {
             response.settle(State::Ended);
         }
         response
@@ -78,16 +85,12 @@ impl Response {
     /// The next part of the body as it arrives, never empty; `None` is the proven end, see [`Self::end`]. A body that was cut is an
     /// error, and stays one. Cancel-safe: dropping the future loses nothing.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, Error> {
-        let Some(after) = self.idle else { return self.next().await };
-        match timeout(after, self.next()).await {
-            Ok(read) => read,
-            Err(_) => Err(self.fail(Error::Timeout { timer: Timer::Idle, after })),
-        }
+        self.next(self.idle).await
     }
 
     /// What [`Self::chunk`] would give without waiting. For writing parts together that are there together.
     pub fn ready_chunk(&mut self) -> Option<Result<Option<Bytes>, Error>> {
-        ready(self.next())
+        ready(self.next(None))
     }
 
     /// What proved the end, once it was read.
@@ -105,7 +108,7 @@ impl Response {
     pub async fn release(mut self) {
         let deadline = Instant::now() + RELEASE_TIME;
         let mut left = RELEASE_BYTES;
-        while let Ok(Ok(Some(bytes))) = timeout_at(deadline, self.next()).await {
+        while let Ok(Ok(Some(bytes))) = timeout_at(deadline, self.next(None)).await {
             match left.checked_sub(bytes.len()) {
                 Some(rest) => left = rest,
                 None => return,
@@ -113,20 +116,31 @@ impl Response {
         }
     }
 
-    async fn next(&mut self) -> Result<Option<Bytes>, Error> {
-        match &self.state {
-            State::Ended => return Ok(None),
-            State::Failed(error) => return Err(error.clone()),
-            State::Open => {}
-        }
-        let Some(exchange) = &mut self.exchange else { return Ok(None) };
-        match exchange.body().await {
-            Ok(Some(bytes)) => Ok(Some(bytes)),
-            Ok(None) => {
-                self.settle(State::Ended);
-                Ok(None)
+    async fn next(&mut self, idle: Option<Duration>) -> Result<Option<Bytes>, Error> {
+        loop {
+            if let State::Failed(error) = &self.state {
+                return Err(error.clone());
             }
-            Err(error) => Err(self.fail(error)),
+            let decoded = self.decoder.as_mut().map_or(Ok(None), Decoder::decoded);
+            if let Some(bytes) = decoded.map_err(|error| self.fail(error))? {
+                return Ok(Some(bytes));
+            }
+            let Some(exchange) = &mut self.exchange else { return Ok(None) };
+            let read = match idle {
+                None => exchange.body().await,
+                Some(after) => {
+                    timeout(after, exchange.body()).await.unwrap_or(Err(Error::Timeout { timer: Timer::Idle, after }))
+                }
+            };
+            match (read.map_err(|error| self.fail(error))?, &mut self.decoder) {
+                (Some(bytes), None) => return Ok(Some(bytes)),
+                (Some(bytes), Some(decoder)) => decoder.feed(bytes),
+                (None, decoder) => {
+                    let rest = decoder.as_mut().map_or(Ok(None), Decoder::end).map_err(|error| self.fail(error))?;
+                    self.settle(State::Ended);
+                    return Ok(rest);
+                }
+            }
         }
     }
 

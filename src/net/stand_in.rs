@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
-use super::{Client, HttpVersion, Peer, Request, Roots, Timeouts, peer, tls};
+use super::{Client, Coding, HttpVersion, Peer, Request, Roots, Timeouts, peer, tls};
 
 /// Nothing on loopback takes this long unless it hangs.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
@@ -115,6 +115,7 @@ pub(crate) fn get(target: &str) -> Request {
         target: target.parse().unwrap(),
         headers: HeaderMap::new(),
         body: Bytes::new(),
+        coding: Coding::AsSent,
         timeouts: Timeouts { first_byte: Some(PATIENCE), idle: Some(PATIENCE) },
     }
 }

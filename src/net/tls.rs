@@ -78,8 +78,8 @@ pub enum Error {
 /// The authorities that peers without a `ca` of their own trust.
 #[derive(Debug)]
 pub struct Roots {
-    /// What Pingora's connectors read when they are made.
-    file: PathBuf,
+    /// What Pingora's connectors read when they are made; they take UTF-8 alone.
+    file: String,
     /// For peers that need the system's authorities when the connectors were made without.
     late: OnceLock<Arc<CaType>>,
 }
@@ -87,8 +87,13 @@ pub struct Roots {
 impl Roots {
     /// The system's authorities: `SSL_CERT_FILE`, else the bundle where systems keep it.
     pub fn system() -> Result<Self, Error> {
-        let file = system_bundle()?;
-        authorities(&file)?;
+        Self::of(&system_bundle()?)
+    }
+
+    fn of(bundle: &Path) -> Result<Self, Error> {
+        authorities(bundle)?;
+        let unnameable = || Error::Content { file: bundle.into(), problem: "has a name that is not UTF-8".into() };
+        let file = bundle.to_str().ok_or_else(unnameable)?.to_owned();
         Ok(Self { file, late: OnceLock::new() })
     }
 
@@ -99,12 +104,12 @@ impl Roots {
     }
 
     /// The file for `ServerConf.ca_file` and `ConnectorOptions.ca_file`, checked so that Pingora does not panic on it.
-    pub fn file(&self) -> &Path {
+    pub fn file(&self) -> &str {
         &self.file
     }
 
     fn is_empty(&self) -> bool {
-        self.file == Path::new(EMPTY_BUNDLE)
+        self.file == EMPTY_BUNDLE
     }
 
     /// The system's authorities, unless the connectors know them already.

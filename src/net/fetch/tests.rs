@@ -133,3 +133,22 @@ async fn a_fourth_redirect_and_one_of_a_post_are_not_followed() {
     let (fetched, _) = tokio::join!(client.fetch(&peer, post("/", "x"), BOUNDS), serve(&service, &answers[..1]));
     assert_eq!(fetched.unwrap().status, StatusCode::FOUND);
 }
+
+#[tokio::test]
+async fn a_document_that_is_small_only_while_it_is_compressed_is_refused() {
+    use std::io::Write;
+
+    let (service, client) = (StandIn::start().await, client());
+    let peer = peer(&client, &service);
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    encoder.write_all(&vec![b'x'; 100_000]).unwrap();
+    let body = encoder.finish().unwrap();
+    assert!(body.len() < BOUNDS.bytes);
+    let (fetched, ()) = tokio::join!(client.fetch(&peer, get("/"), BOUNDS), async {
+        let mut caller = service.accept().await;
+        caller.request().await;
+        caller.send(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n").await;
+        caller.send(&body).await;
+    });
+    assert_eq!(fetched.unwrap_err(), Error::TooLarge { limit: 1000 });
+}

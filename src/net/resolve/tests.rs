@@ -181,7 +181,7 @@ async fn addresses_that_nothing_answers_at_are_asked_for_again() {
     let addresses = named(&script);
     found(&addresses).await;
     advance(BETWEEN_LOOKUPS).await;
-    addresses.distrust();
+    addresses.avoid("10.0.0.1:80".parse().unwrap());
     assert_eq!(found(&addresses).await, ["10.0.0.2:80"]);
 }
 

@@ -64,6 +64,19 @@ async fn a_service_with_an_authority_of_its_own_is_verified() {
 }
 
 #[tokio::test]
+async fn a_service_without_one_is_verified_against_the_systems_read_at_start_or_later() {
+    let at_start = Roots::of(&fixture("ca.pem")).unwrap();
+    let later = Roots { late: OnceLock::from(authorities(&fixture("ca.pem")).unwrap()), ..Roots::none() };
+    let others = Roots::of(&fixture("client.pem")).unwrap();
+    for (roots, verifies) in [(at_start, true), (later, true), (others, false)] {
+        let (service, client) = (StandIn::start().await, Client::new(roots));
+        let answer =
+            exchange(&client, &service, &peer_settings(&service, "127.0.0.1", Settings::default()), false).await;
+        assert_eq!(answer.is_ok(), verifies);
+    }
+}
+
+#[tokio::test]
 async fn another_name_or_an_unknown_authority_is_refused_with_its_reason() {
     let (service, client) = (StandIn::start().await, client());
     let other_name = Settings { server_name: Some("other.test".into()), ..trusting() };
@@ -85,18 +98,17 @@ async fn verify_false_takes_any_certificate_also_without_any_authority() {
 #[tokio::test]
 async fn connections_are_not_shared_between_peers_that_trust_differently() {
     let (service, client) = (StandIn::start().await, client());
-    let insecure =
-        client.peer(&peer_settings(&service, "localhost", Settings { insecure: true, ..Settings::default() })).unwrap();
+    let verified = client.peer(&peer_settings(&service, "127.0.0.1", trusting())).unwrap();
     let other = Settings { ca: Some(fixture("client.pem")), ..Settings::default() };
-    let verified = client.peer(&peer_settings(&service, "localhost", other)).unwrap();
-    let (answer, _caller) = tokio::join!(client.send(&insecure, get("/")), async {
+    let refused = client.peer(&peer_settings(&service, "127.0.0.1", other)).unwrap();
+    let (answer, _caller) = tokio::join!(client.send(&verified, get("/")), async {
         let mut caller = accept(&service, &[], false).await.unwrap();
         caller.request().await;
         caller.send("HTTP/1.1 204 No Content\r\n\r\n").await;
         caller
     });
     answer.unwrap();
-    let (answer, _) = tokio::join!(client.send(&verified, get("/")), accept(&service, &[], false));
+    let (answer, _) = tokio::join!(client.send(&refused, get("/")), accept(&service, &[], false));
     assert!(matches!(answer.err(), Some(Failed::Connect { cause: ConnectError::Tls(_), .. })));
 }
 
