@@ -16,7 +16,7 @@ use crate::config::settings::{self, Cidr, Config, Limits};
 use crate::net::Client;
 use crate::store::settings::NewsSessions;
 use crate::store::{AgentId, Keys, NewsSettings};
-use crate::talk::dialect::Conversation;
+use crate::talk::dialect::{Conversation, Problem};
 use crate::talk::settings::{DialectChoice, History, NewsContext};
 use crate::talk::{Dialect, guide::Guide};
 use crate::upstream::{self, Upstream, Upstreams};
@@ -71,7 +71,6 @@ pub(super) struct Talk {
     pub model: Option<String>,
     pub system: Option<String>,
     pub options: Map<String, Value>,
-    pub path: Option<String>,
     pub streaming: bool,
     pub upstream_streaming: bool,
     pub history: History,
@@ -202,26 +201,28 @@ impl Parts<'_> {
 
     fn talk(&self, agent: &settings::Agent, talk: &crate::talk::Settings) -> Result<Talk, AssembleError> {
         let broken = |problem: String| AssembleError::Dialect { agent: agent.key.clone(), problem };
+        let first = |problems: Vec<Problem>| broken(problems.into_iter().map(|problem| problem.message).next().unwrap_or_default());
+        let named = |name: &str| Dialect::built_in(name).ok_or_else(|| broken(format!("there is none called `{name}`")));
         let dialect = match &talk.dialect {
-            DialectChoice::Guide => Dialect::guide(),
-            DialectChoice::BuiltIn(name) => {
-                Dialect::built_in(name).ok_or_else(|| broken(format!("there is none called `{name}`")))?
-            }
-            DialectChoice::Inline(value) => Dialect::compile(value).map(Arc::new).map_err(|problems| {
-                broken(problems.first().map(|problem| problem.message.clone()).unwrap_or_default())
-            })?,
+            // The guide asks nobody, so that how it would ask is of no matter.
+            DialectChoice::Guide => named("text")?,
+            DialectChoice::BuiltIn(name) => named(name)?,
+            DialectChoice::Inline(value) => Dialect::compile(value).map_err(first)?,
+        };
+        let dialect = match &talk.path {
+            Some(path) => dialect.with_path(path).map_err(first)?,
+            None => dialect,
         };
         Ok(Talk {
             upstream: talk.upstream.as_deref().and_then(|name| self.upstreams.get(name)).cloned(),
             model: talk.model.clone(),
             system: talk.system.clone(),
             options: talk.options.clone(),
-            path: talk.path.clone(),
             streaming: talk.streaming,
             upstream_streaming: talk.upstream_streaming && dialect.streams(),
             history: talk.history,
             news: talk.news,
-            dialect,
+            dialect: Arc::new(dialect),
         })
     }
 }

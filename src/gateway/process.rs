@@ -75,7 +75,7 @@ impl Process {
         let roots =
             if upstream::need_system_roots(config.upstreams.values()) { Roots::system()? } else { Roots::none() };
         let conf = ServerConf {
-            ca_file: Some(roots.file().to_string_lossy().into_owned()),
+            ca_file: Some(roots.file().to_owned()),
             threads: workers(),
             ..ServerConf::default()
         };

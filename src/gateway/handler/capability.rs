@@ -191,6 +191,7 @@ async fn serve(
         target,
         headers: std::mem::take(&mut proxied.headers),
         body,
+        coding: net::Coding::AsSent,
         timeouts: call.timeouts.into(),
     };
     let sending = within(deadline, call.upstream.send(request));

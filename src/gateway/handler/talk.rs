@@ -20,7 +20,8 @@ use crate::gateway::{Gateway, body, fields, news_context};
 use crate::net::{self, Response};
 use crate::restap::talk::TalkRequest;
 use crate::restap::{Delivery, ErrorCode, HopCount, hop_count};
-use crate::talk::turn::{Again, Carries, Timers};
+use crate::talk::failure::Again;
+use crate::talk::turn::{Carries, Timers};
 use crate::talk::{Ending, Exchange, Failure, Opening, Prompt, Rendered, Step, Turn, history};
 use crate::upstream::{Kind, Upstream};
 
@@ -166,7 +167,7 @@ impl<'a> Conversing<'a> {
                 }
                 Step::Pending(_) => {
                     wire = Wire::Silent;
-                    step = turn.fail(answers_later(), Instant::now());
+                    step = turn.fail(answers_later());
                     continue;
                 }
                 Step::Over(ending) => {
@@ -207,10 +208,10 @@ impl<'a> Conversing<'a> {
                     let reading = matches!(wire, Wire::Reading(_));
                     wire = Wire::Silent;
                     warn!(agent = %self.agent.key, "talk: {error}");
-                    if reading { turn.reset(now) } else { turn.fail(failure(&error), now) }
+                    if reading { turn.reset(now) } else { turn.fail(failure(&error)) }
                 }
                 Input::Tick => turn.tick(now),
-                Input::Cut => turn.fail(Failure::new(ErrorCode::ShuttingDown, Refusal::shutting_down().message), now),
+                Input::Cut => turn.fail(Failure::new(ErrorCode::ShuttingDown, Refusal::shutting_down().message)),
                 Input::CallerGone => {
                     self.count(&turn);
                     return Err(Failed::Gone(respond::gone()));
@@ -274,14 +275,14 @@ impl<'a> Conversing<'a> {
             url_prefix: &upstream.url.prefix,
         };
         let Rendered { path_and_query, headers: rendered, body } =
-            self.talk.dialect.request(&prompt, self.talk.path.as_deref()).map_err(|problem| problem.to_string())?;
+            self.talk.dialect.request(&prompt).map_err(|problem| problem.to_string())?;
         let mut headers: HeaderMap = rendered.into_iter().collect();
         headers.insert(hop_count::HEADER, self.hops.clone());
         headers.insert(crate::gateway::ctx::REQUEST_ID, self.request_id.clone());
         upstream.set_headers(&mut headers);
         let target = upstream.target(&path_and_query).map_err(|problem| problem.to_string())?;
         // The turn has timers of its own, which know a keep-alive from progress.
-        Ok(net::Request { method: Method::POST, target, headers, body, timeouts: net::Timeouts::default() })
+        Ok(net::Request { method: Method::POST, target, headers, body, coding: net::Coding::AsSent, timeouts: net::Timeouts::default() })
     }
 
     /// Keeps what is proven, before the caller reads that it is.
@@ -295,7 +296,7 @@ impl<'a> Conversing<'a> {
             }
         }
         if let (Some(reply), Some(thread)) = (&outcome.reply, self.thread.take()) {
-            let exchange = Exchange { user: std::mem::take(&mut self.message), assistant: reply.clone() };
+            let exchange = Exchange { user: std::mem::take(&mut self.message), assistant: reply.reply.clone() };
             thread.keep(&self.gateway.store, self.talk, exchange, turn.saved()).await;
         }
     }
