@@ -1,12 +1,11 @@
 //! `Config`: gateway.yaml after reading, checking and filling in what was not written.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
 
+use super::{Cidr, Listen};
 use crate::restap::catalog::Card;
 use crate::yaml::Secret;
 use crate::{capability, store, talk, telemetry, upstream};
@@ -32,15 +31,6 @@ pub struct Config {
     pub upstreams: BTreeMap<String, upstream::Settings>,
     /// In the order of the file. One with the base `""` and no host is at the origin.
     pub agents: Vec<Agent>,
-}
-
-/// One address to listen on.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Listen {
-    /// TCP. `":8080"` is every IPv6 and IPv4 address.
-    Tcp(SocketAddr),
-    /// A unix socket.
-    Unix(PathBuf),
 }
 
 /// `admin:`.
@@ -85,15 +75,6 @@ impl Default for Limits {
             drain: Duration::from_hours(1),
         }
     }
-}
-
-/// A block of addresses, such as `10.0.0.0/8`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cidr {
-    /// The first address.
-    pub network: std::net::IpAddr,
-    /// Leading bits that count.
-    pub prefix: u8,
 }
 
 /// One agent: `agent:`, or an entry of `agents:`.
