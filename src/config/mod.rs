@@ -74,3 +74,6 @@ pub fn schema() -> Value {
         "$defs": definitions,
     })
 }
+
+#[cfg(test)]
+mod tests;

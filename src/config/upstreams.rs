@@ -19,6 +19,8 @@ pub(super) struct Upstreams<'d> {
     inline: BTreeMap<String, Settings>,
     /// A file could not be read, so that a name may be one of its.
     incomplete: bool,
+    /// A name meant nothing, so that an upstream may be unused for no other reason.
+    misnamed: bool,
 }
 
 #[derive(Debug)]
@@ -34,7 +36,7 @@ impl<'d> Upstreams<'d> {
     /// Takes the entries of each file, the main one first.
     pub(super) fn new(files: Vec<Vec<Entry<'d>>>, incomplete: bool, report: &Report<'d>) -> Self {
         let (own, everywhere) = (Vec::with_capacity(files.len()), HashMap::new());
-        let mut all = Self { known: Vec::new(), own, everywhere, inline: BTreeMap::new(), incomplete };
+        let mut all = Self { known: Vec::new(), own, everywhere, inline: BTreeMap::new(), incomplete, misnamed: false };
         for (file, entries) in files.into_iter().enumerate() {
             let mut own = HashMap::with_capacity(entries.len());
             for Entry { name, node, settings } in entries {
@@ -69,6 +71,7 @@ impl<'d> Upstreams<'d> {
         }
         if !self.incomplete {
             report.add(self.unknown(text, file, node));
+            self.misnamed = true;
         }
         None
     }
@@ -77,7 +80,7 @@ impl<'d> Upstreams<'d> {
     pub(super) fn finish(self, report: &Report<'d>) -> BTreeMap<String, Settings> {
         let mut all = self.inline;
         for known in self.known {
-            if !known.used {
+            if !known.used && !self.misnamed {
                 let name = known.node.key().unwrap_or_default();
                 report.add(Problem::warning(known.node, format!("nothing uses the upstream `{name}`")).at_key());
             }

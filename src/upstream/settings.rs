@@ -6,9 +6,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use http::HeaderName;
-use http::header::{
-    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, HOST, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
-};
+use http::header::{AUTHORIZATION, CONNECTION, CONTENT_LENGTH, HOST, TE, TRAILER, TRANSFER_ENCODING, UPGRADE};
 
 use crate::net::Url;
 use crate::yaml::{Fields, Period, Problem, ReadableFile, Secret, Slot, Switch, Value};
@@ -185,9 +183,17 @@ fn authorization(fields: &mut Fields<'_, '_>) -> Option<Secret> {
 
 fn headers(slot: Slot<'_, '_>) -> Option<Vec<(HeaderName, Secret)>> {
     slot.map(|key, slot| {
-        let name = key.parse().ok().filter(|name| !OWN_HEADERS.contains(name) && *name != PROXY_AUTHORIZATION);
-        if name.is_none() {
-            slot.problem(|node| Problem::error(node, format!("the header `{key}` can't be set")).at_key());
+        let name = key.parse().ok();
+        match &name {
+            None => {
+                slot.problem(|node| Problem::error(node, format!("{key:?} can't be the name of a header")).at_key())
+            }
+            Some(name) if OWN_HEADERS.contains(name) => slot.problem(|node| {
+                Problem::error(node, format!("the gateway sets the header `{key}` itself"))
+                    .at_key()
+                    .help("leave it out")
+            }),
+            Some(_) => {}
         }
         let value = header_value(slot);
         Some((name?, value?))

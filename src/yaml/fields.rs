@@ -222,7 +222,7 @@ fn missing<'d>(section: Node<'d>, name: &str, doc: &str) -> Problem<'d> {
 
 fn unknown_key<'d>(child: Node<'d>, known: &[&'static str]) -> Problem<'d> {
     let key = child.key().unwrap_or_default();
-    let problem = Problem::error(child, format!("there is no key `{key}` here")).at_key();
+    let problem = Problem::error(child, format!("unknown key `{key}`")).at_key();
     match nearest(key, known.iter().copied()) {
         Some(name) => problem.help(format!("did you mean `{name}`?")),
         None if known.len() <= LISTED_MAX => {

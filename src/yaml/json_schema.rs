@@ -1,6 +1,6 @@
 //! `JsonSchema`: a JSON Schema in the file, or in a file that it names.
 
-use jsonschema::Draft;
+use jsonschema::{Draft, ValidationError};
 use serde_json::{Value as Json, json};
 
 use super::document::{Kind, Node};
@@ -8,6 +8,9 @@ use super::file;
 use super::report::Problem;
 use super::slot::{Mismatch, Slot, text};
 use super::value::Value;
+
+/// Problems of one schema that are reported.
+const PROBLEMS_MAX: usize = 10;
 
 /// A valid JSON Schema 2020-12; a `$ref` in it stays inside of it.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,7 +34,7 @@ impl Value for JsonSchema {
                     report.file(path);
                 }
                 let schema = schema?;
-                match invalid(&schema) {
+                match problems(&schema).into_iter().next() {
                     None => Ok(Self(schema)),
                     Some((pointer, reason)) if pointer.is_empty() => Err(Mismatch::new(reason)),
                     Some((pointer, reason)) => Err(Mismatch::new(format!("{reason} (at {pointer} in the file)"))),
@@ -39,8 +42,8 @@ impl Value for JsonSchema {
             }
             (Kind::Mapping | Kind::Bool(_), None) => {
                 let schema = node.to_json();
-                if let (Some((pointer, reason)), Some(report)) = (invalid(&schema), report) {
-                    report.add(Problem::error(node.nearest(&pointer), reason));
+                for (pointer, reason) in problems(&schema) {
+                    report.into_iter().for_each(|report| report.add(Problem::error(node.nearest(&pointer), &reason)));
                 }
                 Ok(Self(schema))
             }
@@ -57,13 +60,17 @@ fn file_of(node: Node<'_>) -> Option<Node<'_>> {
     }
 }
 
-/// A JSON pointer to what keeps a schema from being one, and why.
-fn invalid(schema: &Json) -> Option<(String, String)> {
-    if let Err(error) = jsonschema::draft202012::meta::validate(schema) {
-        return Some((error.instance_path().to_string(), format!("this is no JSON Schema: {error}")));
+/// JSON pointers to what keeps a schema from being one, and why.
+fn problems(schema: &Json) -> Vec<(String, String)> {
+    let problem =
+        |what: &str, error: &ValidationError<'_>| (error.instance_path().to_string(), format!("{what}: {error}"));
+    let errors = jsonschema::draft202012::meta::validator();
+    let errors: Vec<_> = errors.iter_errors(schema).take(PROBLEMS_MAX).collect();
+    if !errors.is_empty() {
+        return errors.iter().map(|error| problem("this is no JSON Schema", error)).collect();
     }
     match jsonschema::options().with_draft(Draft::Draft202012).build(schema) {
-        Ok(_) => None,
-        Err(error) => Some((error.instance_path().to_string(), format!("this JSON Schema can't be used: {error}"))),
+        Ok(_) => Vec::new(),
+        Err(error) => vec![problem("this JSON Schema can't be used", &error)],
     }
 }
