@@ -1,14 +1,26 @@
 //! The file as a whole. A `Config` that exists is valid.
 
+mod agent;
+mod check;
+mod include;
+pub mod listen;
+mod load;
+mod part;
+mod server;
 pub mod settings;
+pub mod shorthand;
+mod template;
+mod upstreams;
 
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
+pub use listen::Cidr;
 pub use settings::Config;
+pub use shorthand::Shorthand;
 
-use crate::yaml::Diagnostic;
+use crate::yaml::{Diagnostic, Slot};
 
 /// What the file is read against, from the rooms and from the process.
 #[derive(Clone, Copy)]
@@ -36,8 +48,7 @@ impl Config {
     /// Reads a file and what it includes. An error is the list of all problems, warnings among them, in the order
     /// of the files and of their lines.
     pub fn load(path: &Path, surroundings: Surroundings<'_>) -> Result<Loaded, Vec<Diagnostic>> {
-        let text = std::fs::read_to_string(path).unwrap_or_default();
-        Self::from_text(&path.display().to_string(), &text, path.parent().unwrap_or(Path::new("")), surroundings)
+        load::file(path, surroundings)
     }
 
     /// Reads a text that stands in no file; paths in it are relative to `directory`, problems name it `name`.
@@ -47,12 +58,22 @@ impl Config {
         directory: &Path,
         surroundings: Surroundings<'_>,
     ) -> Result<Loaded, Vec<Diagnostic>> {
-        let _ = (name, text, directory, surroundings);
-        Err(Vec::new())
+        load::text(name, text.to_owned(), directory, surroundings)
     }
 }
 
 /// The JSON Schema (2020-12) of gateway.yaml, with every default.
 pub fn schema() -> Value {
-    Value::Null
+    let mut root = Value::Null;
+    let mut definitions = Map::new();
+    part::gateway(Slot::describe(&mut root, &mut definitions));
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "gateway.yaml of restap-gateway",
+        "$ref": root.get("$ref"),
+        "$defs": definitions,
+    })
 }
+
+#[cfg(test)]
+mod tests;

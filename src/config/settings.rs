@@ -1,11 +1,11 @@
 //! `Config`: gateway.yaml after reading, checking and filling in what was not written.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
 
+use super::Cidr;
 use crate::front::Listen;
 use crate::restap::catalog::Card;
 use crate::yaml::Secret;
@@ -75,27 +75,6 @@ impl Default for Limits {
             shutdown: Duration::from_secs(30),
             drain: Duration::from_hours(1),
         }
-    }
-}
-
-/// A block of addresses, such as `10.0.0.0/8`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cidr {
-    /// The first address.
-    pub network: IpAddr,
-    /// Leading bits that count.
-    pub prefix: u8,
-}
-
-impl Cidr {
-    /// Whether an address lies in the block. An IPv4 address lies in the IPv4 blocks in whichever way it is written.
-    pub fn contains(&self, address: IpAddr) -> bool {
-        let bits = |address: IpAddr| match address.to_canonical() {
-            IpAddr::V4(address) => (32, u128::from(address.to_bits())),
-            IpAddr::V6(address) => (128, address.to_bits()),
-        };
-        let ((width, network), (other, address)) = (bits(self.network), bits(address));
-        width == other && (network ^ address).checked_shr(width - u32::from(self.prefix)).unwrap_or(0) == 0
     }
 }
 

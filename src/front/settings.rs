@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 /// `127.0.0.1:8080`, `:8080` for every address of the machine, or `unix:/path`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Listen {
     /// TCP.
     Tcp(SocketAddr),
@@ -36,11 +36,7 @@ impl FromStr for Listen {
         if let Some(path) = text.strip_prefix("unix:") {
             return if path.is_empty() { Err(InvalidListen) } else { Ok(Self::Unix(path.into())) };
         }
-        let text = match text.strip_prefix("localhost:") {
-            Some(port) => format!("127.0.0.1:{port}"),
-            None if text.starts_with(':') => format!("[::]{text}"),
-            None => text.to_owned(),
-        };
+        let text = if text.starts_with(':') { format!("[::]{text}") } else { text.to_owned() };
         text.parse().map(Self::Tcp).map_err(|_| InvalidListen)
     }
 }

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
+use crate::yaml::{ByteSize, Fields, Mismatch, Period, Problem, Slot, Written};
+
 /// How an agent talks.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -84,4 +86,133 @@ pub enum NewsFrom {
     Agent,
     /// Both.
     Both,
+}
+
+/// The dialect where none is written.
+const DIALECT: &str = "openai-chat";
+
+impl Settings {
+    /// The built-in guide: what answers where no `talk:` is written.
+    pub fn guide() -> Self {
+        Self {
+            upstream: None,
+            dialect: DialectChoice::Guide,
+            model: None,
+            system: None,
+            options: Map::new(),
+            path: None,
+            streaming: true,
+            upstream_streaming: true,
+            history: History::default(),
+            news: NewsContext::default(),
+        }
+    }
+
+    /// Reads `talk:` of an agent; `upstream` is what the agent names for all that it does.
+    pub fn take(slot: Slot<'_, '_>, upstream: Option<&str>) -> Option<Self> {
+        slot.section("talk", |fields| {
+            let own =
+                fields.optional("upstream", "The name or the URL of the chat service; the agent's unless written.");
+            let doc =
+                "How the service talks: a built-in name, `guide` for no service at all, or a mapping of one's own.";
+            let dialect =
+                fields.or_with("dialect", DialectChoice::BuiltIn(DIALECT.to_owned()), doc, DialectChoice::take);
+            let settings = Self {
+                upstream: own.or_else(|| upstream.map(str::to_owned)),
+                model: fields.optional("model", "The model to name in requests."),
+                system: fields.optional("system", "The system prompt."),
+                options: fields.optional("options", "Merged into the request's body.").unwrap_or_default(),
+                path: fields.with("path", "In place of the dialect's own path.", path),
+                streaming: fields.or("streaming", true, "Whether callers may be streamed to."),
+                upstream_streaming: fields.or("upstream_streaming", true, "Whether the service is asked to stream."),
+                history: fields
+                    .with("history", "What a service without a memory of its own is reminded of.", History::take)
+                    .unwrap_or_default(),
+                news: fields
+                    .with("news", "News in the context of the next turn.", NewsContext::take)
+                    .unwrap_or_default(),
+                dialect,
+            };
+            settings.check(fields);
+            match settings.dialect {
+                DialectChoice::Guide => Some(Self { upstream: None, ..settings }),
+                DialectChoice::BuiltIn(_) | DialectChoice::Inline(_) => Some(settings),
+            }
+        })
+    }
+
+    fn check(&self, fields: &Fields<'_, '_>) {
+        let of_a_service = ["upstream", "model", "system", "options", "path", "upstream_streaming", "history", "news"];
+        match self.dialect {
+            DialectChoice::Guide => fields.useless(&of_a_service, "the guide answers without a service"),
+            _ if self.upstream.is_none() => {
+                if let Some(node) = fields.node() {
+                    let help =
+                        "add `upstream`, here or to the agent; or write `dialect: guide` for answers without a model";
+                    fields.problem(Problem::error(node, "the talk has no upstream").at_key().help(help));
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+impl DialectChoice {
+    fn take(slot: Slot<'_, '_>) -> Option<Self> {
+        slot.mapping_or(
+            |slot| slot.map_of_json().map(|mapping| Self::Inline(Value::Object(mapping))),
+            |slot| {
+                slot.text().map(|name| match name.as_str() {
+                    "guide" => Self::Guide,
+                    _ => Self::BuiltIn(name),
+                })
+            },
+        )
+    }
+}
+
+impl Written for DialectChoice {
+    fn written(&self) -> Value {
+        match self {
+            Self::Guide => "guide".into(),
+            Self::BuiltIn(name) => name.as_str().into(),
+            Self::Inline(mapping) => mapping.clone(),
+        }
+    }
+}
+
+fn path(slot: Slot<'_, '_>) -> Option<String> {
+    slot.value(serde_json::json!({"type": "string"}), |node| match node.as_text() {
+        Some(path) if path.starts_with('/') && !path.contains(['#', ' ']) => Ok(path.to_owned()),
+        _ => Err(Mismatch::found(node, "a path that begins with /")),
+    })
+}
+
+impl History {
+    fn take(slot: Slot<'_, '_>) -> Option<Self> {
+        slot.section("history", |fields| {
+            let default = Self::default();
+            Some(Self {
+                turns: fields.or("turns", default.turns, "Pairs of user and assistant text; 0 is off."),
+                tokens: fields.or("tokens", default.tokens, "Estimated tokens of all pairs that are sent."),
+                ttl: fields
+                    .or("ttl", Period(default.ttl), "How long a conversation rests before it is forgotten.")
+                    .into(),
+            })
+        })
+    }
+}
+
+impl NewsContext {
+    fn take(slot: Slot<'_, '_>) -> Option<Self> {
+        slot.section("talk_news", |fields| {
+            let default = Self::default();
+            let words = [("session", NewsFrom::Session), ("agent", NewsFrom::Agent), ("both", NewsFrom::Both)];
+            Some(Self {
+                from: fields.word("from", &words, default.from, "Whose news reach the model."),
+                items: fields.or("items", default.items, "At most so many items a turn; 0 is off."),
+                bytes: fields.or("bytes", ByteSize(default.bytes), "At most so many bytes of items a turn.").into(),
+            })
+        })
+    }
 }

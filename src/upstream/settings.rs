@@ -2,8 +2,16 @@
 
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use http::HeaderName;
+use http::header::{AUTHORIZATION, CONNECTION, CONTENT_LENGTH, HOST, TE, TRAILER, TRANSFER_ENCODING, UPGRADE};
+
 use crate::net::Url;
-use crate::yaml::Secret;
+use crate::yaml::{Fields, Period, Problem, ReadableFile, Secret, Slot, Switch, Value};
+
+/// Headers that belong to the connection, which the gateway sets itself.
+const OWN_HEADERS: [HeaderName; 7] = [CONNECTION, CONTENT_LENGTH, HOST, TE, TRAILER, TRANSFER_ENCODING, UPGRADE];
 
 pub use crate::net::HttpVersion;
 pub use crate::net::tls::Settings as Tls;
@@ -15,8 +23,8 @@ pub struct Settings {
     pub name: String,
     /// Where it is; the path goes in front of every request's own.
     pub url: Url,
-    /// Set on every request, in place of the caller's.
-    pub headers: Vec<(http::HeaderName, Secret)>,
+    /// Set on every request, in place of the caller's; `basic:` and `bearer:` stand here as `authorization`.
+    pub headers: Vec<(HeaderName, Secret)>,
     /// Added to every request's query; names and values are not yet encoded.
     pub query: Vec<(String, Secret)>,
     /// The credential for the dialect's own place (`api_key:`).
@@ -29,6 +37,8 @@ pub struct Settings {
     pub http: HttpVersion,
     /// Whether `Set-Cookie` reaches the caller.
     pub cookies: Cookies,
+    /// Whether agents of other files may name it.
+    pub shared: bool,
 }
 
 /// `timeout:`; `None` is the default of the kind of use.
@@ -54,4 +64,185 @@ pub enum Cookies {
     Drop,
     /// `Set-Cookie` reaches the caller.
     Pass,
+}
+
+impl Settings {
+    /// A service of which nothing but the URL is written.
+    pub fn at(name: &str, url: Url) -> Self {
+        Self {
+            name: name.to_owned(),
+            url,
+            headers: Vec::new(),
+            query: Vec::new(),
+            api_key: None,
+            timeout: Timeouts::default(),
+            tls: Tls::default(),
+            http: HttpVersion::default(),
+            cookies: Cookies::default(),
+            shared: false,
+        }
+    }
+
+    /// Reads the entry of this name.
+    pub fn take(name: &str, slot: Slot<'_, '_>) -> Option<Self> {
+        slot.section("upstream", |fields| {
+            let url = fields.required_with(
+                "url",
+                "Where the service is. Its path goes in front of every request's own.",
+                |slot| slot.parsed::<Url>("a URL such as http://127.0.0.1:9000/v1", Some("[Hh][Tt][Tt][Pp][Ss]?://.+")),
+            );
+            let headers = fields.with("headers", "Headers to set on every request.", headers);
+            let query = fields.with("query", "Parameters to add to every request's query.", query);
+            let authorization = authorization(fields);
+            let api_key =
+                fields.optional("api_key", "The credential that goes where the dialect's service expects it.");
+            let timeout =
+                fields.with("timeout", "How long to wait; a talk waits longer than a capability.", Timeouts::take);
+            let tls = fields.with("tls", "TLS towards the service.", Tls::take);
+            let http = fields.word("http", &HttpVersion::WORDS, HttpVersion::Auto, "The version of HTTP.");
+            let cookies =
+                fields.word("cookies", &Cookies::WORDS, Cookies::Drop, "Whether `Set-Cookie` reaches the caller.");
+            let shared = fields.or("shared", false, "Whether agents of other files may name it.");
+
+            let mut settings = Self::at(name, url?);
+            if let Some(node) = fields.get("tls").filter(|_| !settings.url.origin.tls) {
+                let help = "write https:// in the URL, or leave `tls` out";
+                fields.problem(Problem::error(node, "`tls` does nothing here: the URL is http://").at_key().help(help));
+            }
+            settings.headers = headers.unwrap_or_default();
+            settings.headers.extend(authorization.map(|value| (AUTHORIZATION, value)));
+            settings.query = query.unwrap_or_default();
+            settings.api_key = api_key;
+            settings.timeout = timeout.unwrap_or_default();
+            settings.tls = tls.unwrap_or_default();
+            settings.http = http;
+            settings.cookies = cookies;
+            settings.shared = shared;
+            Some(settings)
+        })
+    }
+}
+
+/// `basic:` or `bearer:`, as the value of `Authorization`.
+fn authorization(fields: &mut Fields<'_, '_>) -> Option<Secret> {
+    let basic = fields.with("basic", "HTTP Basic credentials.", |slot| {
+        slot.section("basic", |fields| {
+            let user = fields.required::<Secret>("user", "The user name.");
+            let password = fields.required::<Secret>("password", "The password.");
+            let (user, password) = (user?, password?);
+            if let Some(node) = fields.get("user").filter(|_| user.expose().contains(':')) {
+                fields.problem(Problem::error(node, "a user name of HTTP Basic can't hold a colon (RFC 7617)"));
+            }
+            let pair = format!("{}:{}", user.expose(), password.expose());
+            Some(Secret::new(format!("Basic {}", BASE64.encode(pair))))
+        })
+    });
+    let bearer = fields.with("bearer", "The token of `Authorization: Bearer`.", |slot| {
+        let node = slot.node();
+        let token = header_value(slot)?;
+        node.map(|_| Secret::new(format!("Bearer {}", token.expose())))
+    });
+    let written = fields.get("headers").into_iter().flat_map(|headers| headers.children());
+    let written = written.filter(|header| header.key().is_some_and(|key| key.eq_ignore_ascii_case("authorization")));
+    let rivals: Vec<_> = written.chain(fields.get("basic")).chain(fields.get("bearer")).collect();
+    if let [first, rest @ ..] = rivals.as_slice() {
+        for rival in rest {
+            let message = format!("`Authorization` is already set by `{}`", first.key().unwrap_or_default());
+            fields.problem(Problem::error(*rival, message).at_key().help("keep one of them"));
+        }
+    }
+    basic.or(bearer)
+}
+
+fn headers(slot: Slot<'_, '_>) -> Option<Vec<(HeaderName, Secret)>> {
+    slot.map(|key, slot| {
+        let name = key.parse().ok();
+        match &name {
+            None => {
+                slot.problem(|node| Problem::error(node, format!("{key:?} can't be the name of a header")).at_key())
+            }
+            Some(name) if OWN_HEADERS.contains(name) => slot.problem(|node| {
+                Problem::error(node, format!("the gateway sets the header `{key}` itself"))
+                    .at_key()
+                    .help("leave it out")
+            }),
+            Some(_) => {}
+        }
+        let value = header_value(slot);
+        Some((name?, value?))
+    })
+}
+
+/// A credential that can stand in a header.
+fn header_value(slot: Slot<'_, '_>) -> Option<Secret> {
+    let (node, report) = (slot.node(), slot.report());
+    let secret = Secret::take(slot)?;
+    if http::HeaderValue::from_str(secret.expose()).is_ok() {
+        return Some(secret);
+    }
+    report?.add(Problem::error(node?, "a header can't carry this value: it holds a control character or is not ASCII"));
+    None
+}
+
+fn query(slot: Slot<'_, '_>) -> Option<Vec<(String, Secret)>> {
+    slot.map(|key, slot| Some((key.to_owned(), Secret::take(slot)?)))
+}
+
+impl Timeouts {
+    fn take(slot: Slot<'_, '_>) -> Option<Self> {
+        slot.section("timeout", |fields| {
+            let mut period = |name, doc: &str| fields.optional::<Period>(name, doc).map(Into::into);
+            Some(Self {
+                connect: period("connect", "Until the connection stands, TLS included: 5s unless set."),
+                first_byte: period("first_byte", "Until the answer's first byte: 60s unless set, 5m for a talk."),
+                idle: period("idle", "Between any two bytes of the answer: 60s unless set, 2m for a talk."),
+                progress: period(
+                    "progress",
+                    "Between any two events of a talk that are no keep-alives: 5m unless set.",
+                ),
+                total: fields.with("total", "Over the whole exchange; off unless set.", |slot| {
+                    match slot.switch(Period::take)? {
+                        Switch::On(period) => Some(period.into()),
+                        Switch::Off | Switch::Default => None,
+                    }
+                }),
+            })
+        })
+    }
+}
+
+impl Tls {
+    fn take(slot: Slot<'_, '_>) -> Option<Self> {
+        slot.section("upstream_tls", |fields| {
+            let ca = fields
+                .optional::<ReadableFile>("ca", "PEM file of the authorities to trust in place of the system's.")
+                .map(Into::into);
+            let cert = fields
+                .optional::<ReadableFile>("cert", "PEM file of the client certificate and its chain.")
+                .map(Into::into);
+            let key =
+                fields.optional::<ReadableFile>("key", "PEM file of the client certificate's key.").map(Into::into);
+            let server_name = fields.optional("server_name", "The name to verify, where it is not the URL's host.");
+            let verify = fields.or("verify", true, "Whether the service must prove who it is.");
+            for (present, absent) in [("cert", "key"), ("key", "cert")] {
+                if let (Some(node), None) = (fields.get(present), fields.get(absent)) {
+                    let problem = Problem::error(node, format!("`{present}` does nothing without `{absent}`"));
+                    fields.problem(problem.at_key().help(format!("add `{absent}`")));
+                }
+            }
+            if !verify {
+                fields.useless(&["ca"], "`verify: false` trusts everybody");
+            }
+            Some(Self { ca, cert, key, server_name, insecure: !verify })
+        })
+    }
+}
+
+impl HttpVersion {
+    const WORDS: [(&str, Self); 4] =
+        [("auto", Self::Auto), ("1.0", Self::Http10), ("1.1", Self::Http11), ("2", Self::Http2)];
+}
+
+impl Cookies {
+    const WORDS: [(&str, Self); 2] = [("drop", Self::Drop), ("pass", Self::Pass)];
 }

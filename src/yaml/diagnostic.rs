@@ -48,6 +48,20 @@ pub struct Diagnostic {
 }
 
 impl Diagnostic {
+    /// An error of a file as a whole, such as one that is not there.
+    pub fn of_file(file: &str, message: String) -> Self {
+        Self {
+            file: file.to_owned(),
+            line: 1,
+            column: 1,
+            path: String::new(),
+            severity: Severity::Error,
+            message,
+            suggestion: None,
+            excerpt: None,
+        }
+    }
+
     /// `FILE:LINE:COL: error: message`, then the path, the line with a marker under the value, and `help:`.
     /// Ends with a line feed.
     pub fn render(&self, colour: Colour) -> String {

@@ -2,6 +2,8 @@
 
 mod parse;
 
+pub use parse::TEXT_MAX;
+
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 

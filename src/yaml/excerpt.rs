@@ -7,6 +7,9 @@ use super::document::Span;
 /// Bytes of a line that are shown on either side of where the problem starts.
 const SIDE_MAX: usize = 100;
 
+/// What stands where a line is cut.
+const CUT: char = '…';
+
 /// What stands in place of a credential.
 const HIDDEN: char = '…';
 
@@ -34,6 +37,10 @@ pub(super) fn of(text: &str, span: Span, hidden: &[Range<usize>]) -> Option<Exce
     };
     let mut excerpt = Excerpt { text: String::new(), indent: 0, width: 0 };
     let mut previous_hidden = false;
+    if text.get(..line.start).is_some_and(|before| !before.is_empty() && !before.ends_with(['\n', '\u{feff}'])) {
+        excerpt.text.push(CUT);
+        excerpt.indent = 1;
+    }
     for (at, character) in text.get(line.clone())?.char_indices() {
         let at = at + line.start;
         let hides = is_hidden(at);
@@ -50,6 +57,10 @@ pub(super) fn of(text: &str, span: Span, hidden: &[Range<usize>]) -> Option<Exce
             excerpt.indent = excerpt.indent.saturating_sub(1);
         }
         previous_hidden = hides;
+    }
+    let after = text.get(line.end..).unwrap_or_default().chars().find(|next| !matches!(next, ' ' | '\t' | '\r'));
+    if after.is_some_and(|after| after != '\n') {
+        excerpt.text.push(CUT);
     }
     excerpt.width = excerpt.width.max(1);
     Some(excerpt)
@@ -148,8 +159,8 @@ mod tests {
     fn a_very_long_line_is_cut_on_both_sides() {
         let text = format!("{}x{}", "ä".repeat(5_000), "ö".repeat(5_000));
         let (line, marker) = excerpt(&text, "x", &[]);
-        assert_eq!(line.chars().count(), 50 + 1 + 49);
-        assert_eq!(marker.chars().count(), 51);
+        assert_eq!(line.chars().count(), 1 + 50 + 1 + 49 + 1);
+        assert_eq!(marker.chars().count(), 52);
     }
 
     #[test]

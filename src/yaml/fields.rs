@@ -5,7 +5,7 @@ use serde_json::{Map, Value as Json, json};
 use super::document::{Kind, Node};
 use super::nearest;
 use super::report::{Problem, Report};
-use super::slot::{Side, Slot, list, one_of, variable};
+use super::slot::{Side, Slot, joined, one_of, variable};
 use super::value::{Value, Written};
 
 /// Known keys that an error lists where none is near.
@@ -92,13 +92,7 @@ impl<'f, 'd> Fields<'f, 'd> {
     ) -> Option<T> {
         match &mut self.side {
             FieldsSide::Describe { required, .. } => required.push(name),
-            FieldsSide::Read { node, report } if node.get(name).is_none() => {
-                report.add(
-                    Problem::error(*node, format!("`{name}` is missing"))
-                        .at_key()
-                        .help(format!("add `{name}`: {}", doc.trim_end_matches('.'))),
-                );
-            }
+            FieldsSide::Read { node, report } if node.get(name).is_none() => report.add(missing(*node, name, doc)),
             FieldsSide::Read { .. } => {}
         }
         self.field(name, doc, None, take)
@@ -117,7 +111,7 @@ impl<'f, 'd> Fields<'f, 'd> {
 
     /// A key whose value is one of a few words, `default` where it is missing. If `off` is one of them, `false` means
     /// the same, and `true` the default.
-    pub fn word<T: Copy + PartialEq>(
+    pub fn word<T: Clone + PartialEq>(
         &mut self,
         name: &'static str,
         words: &[(&'static str, T)],
@@ -125,20 +119,37 @@ impl<'f, 'd> Fields<'f, 'd> {
         doc: &str,
     ) -> T {
         let written = words.iter().find(|(_, value)| *value == default).map(|(name, _)| json!(name));
-        let off = words.iter().find(|(name, _)| *name == "off").map(|(_, value)| *value);
-        let value = self.field(name, doc, written, |slot| match off {
+        let off = words.iter().find(|(name, _)| *name == "off").map(|(_, value)| value.clone());
+        let value = self.field(name, doc, written, |slot| match &off {
             None => slot.word(words),
             Some(off) => {
                 let names = words.iter().map(|(name, _)| json!(name)).chain([json!(false), json!(true)]);
                 let schema = json!({"anyOf": [{"enum": names.collect::<Vec<_>>()}, variable()]});
                 slot.value(schema, |node| match node.kind() {
-                    Kind::Bool(false) => Ok(off),
-                    Kind::Bool(true) => Ok(default),
+                    Kind::Bool(false) => Ok(off.clone()),
+                    Kind::Bool(true) => Ok(default.clone()),
                     _ => one_of(node, words),
                 })
             }
         });
         value.unwrap_or(default)
+    }
+
+    /// Makes a key of a section under `section` one that must be there, where it need not be elsewhere.
+    pub fn require_in(&mut self, section: &'static str, name: &'static str, doc: &str) {
+        match &mut self.side {
+            FieldsSide::Describe { properties, .. } => {
+                if let Some(schema) = properties.get_mut(section).and_then(Json::as_object_mut) {
+                    schema.insert("required".into(), json!([name]));
+                }
+            }
+            FieldsSide::Read { node, report } => {
+                let section = node.get(section).filter(|section| section.kind() == Kind::Mapping);
+                if let Some(section) = section.filter(|section| section.get(name).is_none()) {
+                    report.add(missing(section, name, doc));
+                }
+            }
+        }
     }
 
     /// The section itself; `None` in a schema.
@@ -204,13 +215,18 @@ impl<'f, 'd> Fields<'f, 'd> {
     }
 }
 
+fn missing<'d>(section: Node<'d>, name: &str, doc: &str) -> Problem<'d> {
+    let problem = Problem::error(section, format!("`{name}` is missing")).at_key();
+    problem.help(format!("add `{name}`: {}", doc.trim_end_matches('.')))
+}
+
 fn unknown_key<'d>(child: Node<'d>, known: &[&'static str]) -> Problem<'d> {
     let key = child.key().unwrap_or_default();
-    let problem = Problem::error(child, format!("there is no key `{key}` here")).at_key();
+    let problem = Problem::error(child, format!("unknown key `{key}`")).at_key();
     match nearest(key, known.iter().copied()) {
         Some(name) => problem.help(format!("did you mean `{name}`?")),
         None if known.len() <= LISTED_MAX => {
-            problem.help(format!("the keys are {}", list(known.iter().copied(), "and")))
+            problem.help(format!("the keys are {}", joined(known.iter().copied(), "and")))
         }
         None => {
             let listed = known.iter().take(LISTED_MAX).copied();

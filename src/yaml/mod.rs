@@ -5,10 +5,13 @@ pub mod fields;
 pub mod slot;
 pub mod value;
 
+pub mod json_schema;
 pub mod period;
 pub mod secret;
 pub mod size;
 mod variable;
+
+pub mod file;
 
 pub mod diagnostic;
 mod excerpt;
@@ -19,10 +22,11 @@ pub use diagnostic::{Colour, Diagnostic, Severity};
 pub use document::{Document, Kind, Node};
 pub use excerpt::Excerpt;
 pub use fields::Fields;
+pub use json_schema::JsonSchema;
 pub use nearest::nearest;
 pub use period::Period;
 pub use report::{Problem, Report};
 pub use secret::Secret;
 pub use size::ByteSize;
-pub use slot::{Mismatch, Slot, Switch};
-pub use value::{Value, Written};
+pub use slot::{Mismatch, Slot, Switch, joined};
+pub use value::{ReadableFile, Value, Written};

@@ -162,5 +162,5 @@ fn scalars<'d>(node: Node<'d>, visit: &mut impl FnMut(Node<'d>)) {
 /// `${NAME}` alone says nothing of the value; it helps to see it.
 fn is_one_variable(scalar: Node<'_>) -> bool {
     let inside = scalar.written().strip_prefix("${").and_then(|rest| rest.strip_suffix('}'));
-    scalar.is_filled_in() && inside.is_some_and(|name| !name.contains(['}', ':']))
+    inside.is_some_and(|name| !name.contains(['}', ':']))
 }

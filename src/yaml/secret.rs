@@ -1,10 +1,10 @@
 //! `Secret`: a credential out of `${ENV}` or a file; it can't be printed.
 
 use std::fmt;
-use std::io::Read as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::document::Kind;
+use super::file;
 use super::report::{Credential, Problem};
 use super::slot::Slot;
 use super::value::Value;
@@ -47,8 +47,8 @@ impl Value for Secret {
                     let path: PathBuf =
                         fields.required("file", "The file that holds it; a line feed at its end is left out.")?;
                     fields.report()?.file(path.clone());
-                    match read(&path) {
-                        Ok(text) => Some(Self::new(text)),
+                    match file::read_text(&path, FILE_MAX) {
+                        Ok(text) => Some(Self::new(text.trim_end_matches(['\n', '\r']))),
                         Err(reason) => {
                             fields.problem(Problem::error(fields.get("file")?, reason));
                             None
@@ -67,27 +67,5 @@ impl Value for Secret {
             report.credential(Credential { node, value: secret.clone() });
         }
         Some(secret)
-    }
-}
-
-fn read(path: &Path) -> Result<String, String> {
-    let mut text = String::new();
-    let file = std::fs::File::open(path).map_err(|error| format!("the file can't be read: {}", reason(&error)))?;
-    match file.take(FILE_MAX + 1).read_to_string(&mut text) {
-        Err(error) => Err(format!("the file can't be read: {}", reason(&error))),
-        Ok(_) if text.len() as u64 > FILE_MAX => Err(format!("the file is larger than {} KiB", FILE_MAX >> 10)),
-        Ok(_) => Ok(text.trim_end_matches(['\n', '\r']).to_owned()),
-    }
-}
-
-/// Why a file can't be read, in words that are the same on every system.
-pub fn reason(error: &std::io::Error) -> String {
-    use std::io::ErrorKind;
-    match error.kind() {
-        ErrorKind::NotFound => "there is no such file".into(),
-        ErrorKind::PermissionDenied => "permission is denied".into(),
-        ErrorKind::IsADirectory => "it is a directory".into(),
-        ErrorKind::InvalidData => "it is not UTF-8".into(),
-        _ => error.to_string(),
     }
 }

@@ -69,7 +69,8 @@ impl<'s, 'd> Slot<'s, 'd> {
         }
     }
 
-    pub(super) fn report(&self) -> Option<&'s Report<'d>> {
+    /// The report that problems go to; `None` in a schema.
+    pub fn report(&self) -> Option<&'s Report<'d>> {
         match self.side {
             Side::Read { report, .. } => Some(report),
             Side::Describe { .. } => None,
@@ -116,10 +117,7 @@ impl<'s, 'd> Slot<'s, 'd> {
         T: FromStr,
         T::Err: Display,
     {
-        let schema = match pattern {
-            Some(pattern) => json!({"type": "string", "pattern": or_variable(pattern)}),
-            None => json!({"type": "string"}),
-        };
+        let schema = pattern.map_or(json!({"type": "string"}), text_like);
         self.value(schema, |node| parse(text(node, expects)?, expects))
     }
 
@@ -156,9 +154,19 @@ impl<'s, 'd> Slot<'s, 'd> {
     }
 
     /// One of a few words.
-    pub fn word<T: Copy>(self, words: &[(&str, T)]) -> Option<T> {
+    pub fn word<T: Clone>(self, words: &[(&str, T)]) -> Option<T> {
+        self.word_or_hint(words, |_| None)
+    }
+
+    /// One of a few words; `hint` says what to do with another that is near to none of them.
+    pub fn word_or_hint<T: Clone>(self, words: &[(&str, T)], hint: impl FnOnce(&str) -> Option<String>) -> Option<T> {
         let names: Vec<&str> = words.iter().map(|(name, _)| *name).collect();
-        self.value(json!({"anyOf": [{"enum": names}, variable()]}), |node| one_of(node, words))
+        self.value(json!({"anyOf": [{"enum": names}, variable()]}), |node| {
+            one_of(node, words).map_err(|mismatch| {
+                let help = mismatch.help.or_else(|| hint(node.as_text()?));
+                Mismatch { help, ..mismatch }
+            })
+        })
     }
 
     /// Anything, as JSON.
@@ -345,11 +353,11 @@ where
     text.parse().map_err(|error: T::Err| Mismatch::new(error.to_string()).help(format!("write {expects}")))
 }
 
-pub(super) fn one_of<T: Copy>(node: Node<'_>, words: &[(&str, T)]) -> Result<T, Mismatch> {
+pub(super) fn one_of<T: Clone>(node: Node<'_>, words: &[(&str, T)]) -> Result<T, Mismatch> {
     let found = node.as_text().and_then(|text| words.iter().find(|(name, _)| *name == text));
-    found.map(|(_, value)| *value).ok_or_else(|| {
+    found.map(|(_, value)| value.clone()).ok_or_else(|| {
         let names = words.iter().map(|(name, _)| *name);
-        let mismatch = Mismatch::found(node, &list(names.clone(), "or"));
+        let mismatch = Mismatch::found(node, &joined(names.clone(), "or"));
         let quoted = names.clone().find(|name| node.as_text().is_none() && node.written() == *name);
         let nearest = node.as_text().and_then(|text| super::nearest(text, names));
         match (quoted, nearest) {
@@ -361,7 +369,7 @@ pub(super) fn one_of<T: Copy>(node: Node<'_>, words: &[(&str, T)]) -> Result<T, 
 }
 
 /// `a, b or c`.
-pub fn list<'n>(names: impl IntoIterator<Item = &'n str>, last: &str) -> String {
+pub fn joined<'n>(names: impl IntoIterator<Item = &'n str>, last: &str) -> String {
     let names: Vec<&str> = names.into_iter().collect();
     match names.split_last() {
         Some((end, [])) => (*end).to_owned(),
@@ -375,9 +383,9 @@ pub(super) fn variable() -> Json {
     json!({"type": "string", "pattern": "\\$\\{"})
 }
 
-/// A regular expression that takes a text with a variable too.
-pub(super) fn or_variable(pattern: &str) -> String {
-    format!("^({pattern})$|\\$\\{{")
+/// The schema of a text that matches a regular expression, or holds a variable.
+pub fn text_like(pattern: &str) -> Json {
+    json!({"type": "string", "pattern": format!("^({pattern})$|\\$\\{{")})
 }
 
 fn quote(text: &str) -> String {

@@ -6,7 +6,9 @@ use std::time::Duration;
 use serde_json::{Map, Value as Json, json};
 
 use super::document::Kind;
-use super::slot::{Mismatch, Slot, or_variable, parse, text};
+use super::file;
+use super::report::Problem;
+use super::slot::{Mismatch, Slot, parse, text, text_like};
 use super::{ByteSize, Period};
 
 /// A type that stands as a value in a file.
@@ -49,7 +51,7 @@ impl Value for ByteSize {
     fn take(slot: Slot<'_, '_>) -> Option<Self> {
         let schema = json!({"anyOf": [
             {"type": "integer", "minimum": 1},
-            {"type": "string", "pattern": or_variable(Self::PATTERN)},
+            text_like(Self::PATTERN),
         ]});
         let expects = "a size such as 512KiB or 1MiB";
         slot.value(schema, |node| match node.kind() {
@@ -63,7 +65,7 @@ impl Value for ByteSize {
 impl Value for Period {
     fn take(slot: Slot<'_, '_>) -> Option<Self> {
         let expects = "a period such as 250ms, 30s or 1h";
-        slot.value(json!({"type": "string", "pattern": or_variable(Self::PATTERN)}), |node| match node.kind() {
+        slot.value(text_like(Self::PATTERN), |node| match node.kind() {
             Kind::Integer(number) => Err(Mismatch::found(node, expects).help(format!("say the unit: {number}s"))),
             _ => parse(text(node, expects)?, expects),
         })
@@ -77,6 +79,28 @@ impl Value for PathBuf {
             "" => Err(Mismatch::new("the path is empty")),
             path => Ok(node.document().directory().join(path)),
         })
+    }
+}
+
+/// The path of a file that can be read, relative to the file that names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReadableFile(pub PathBuf);
+
+impl Value for ReadableFile {
+    fn take(slot: Slot<'_, '_>) -> Option<Self> {
+        let (node, report) = (slot.node(), slot.report());
+        let path = PathBuf::take(slot)?;
+        report?.file(path.clone());
+        if let Err(reason) = file::is_readable(&path) {
+            report?.add(Problem::error(node?, reason));
+        }
+        Some(Self(path))
+    }
+}
+
+impl From<ReadableFile> for PathBuf {
+    fn from(file: ReadableFile) -> Self {
+        file.0
     }
 }
 
@@ -128,6 +152,12 @@ impl Written for u64 {
 impl Written for String {
     fn written(&self) -> Json {
         json!(self)
+    }
+}
+
+impl Written for http::Method {
+    fn written(&self) -> Json {
+        json!(self.as_str())
     }
 }
 

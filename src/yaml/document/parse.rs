@@ -9,10 +9,10 @@ use serde_saphyr::{DuplicateKeyPolicy, Error, Location, Options, Spanned};
 
 use super::super::excerpt;
 use super::{Content, Document, Fault, Span, Step, Stored};
-use crate::yaml::{Diagnostic, Severity};
+use crate::yaml::Diagnostic;
 
 /// Bytes of one file.
-const TEXT_MAX: usize = 32 << 20;
+pub const TEXT_MAX: usize = 32 << 20;
 
 /// Lists and mappings inside each other.
 const DEPTH_MAX: usize = 96;
@@ -57,17 +57,10 @@ fn options() -> Options {
 }
 
 fn unreadable(name: &str, text: &str, location: Option<Location>, message: String) -> Box<Diagnostic> {
-    let (line, column) = location.map_or((1, 1), |location| (location.line() as u32, location.column() as u32));
-    Box::new(Diagnostic {
-        file: name.to_owned(),
-        line,
-        column,
-        path: String::new(),
-        severity: Severity::Error,
-        message,
-        suggestion: None,
-        excerpt: location.and_then(|_| excerpt::unread(text, line, column)),
-    })
+    let whole = Diagnostic::of_file(name, message);
+    let Some(location) = location else { return Box::new(whole) };
+    let (line, column) = (location.line() as u32, location.column() as u32);
+    Box::new(Diagnostic { line, column, excerpt: excerpt::unread(text, line, column), ..whole })
 }
 
 /// The reader's own sentence, without the place that it ends with.

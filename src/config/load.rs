@@ -1,0 +1,145 @@
+//! From files to a `Config`: read all, check all, and only then decide.
+
+use std::path::{Path, PathBuf};
+
+use super::agent::Draft;
+use super::include::{self, Trouble};
+use super::part::{self, Part};
+use super::server::Server;
+use super::upstreams::Upstreams;
+use super::{Config, Loaded, Surroundings, check};
+use crate::yaml::document::TEXT_MAX;
+use crate::yaml::file::read_text;
+use crate::yaml::{Diagnostic, Document, Kind, Problem, Report, Severity, Slot};
+
+/// Reads gateway.yaml and what it includes.
+pub(super) fn file(path: &Path, surroundings: Surroundings<'_>) -> Result<Loaded, Vec<Diagnostic>> {
+    let name = path.display().to_string();
+    let text = read_text(path, TEXT_MAX as u64).map_err(|reason| vec![Diagnostic::of_file(&name, reason)])?;
+    let directory = path.parent().unwrap_or(Path::new(""));
+    let main = Document::parse(&name, directory, text).map_err(|unreadable| vec![*unreadable])?;
+    let mut loaded = documents(main, Some(path), surroundings)?;
+    loaded.files.insert(0, path.to_owned());
+    Ok(loaded)
+}
+
+/// Reads a text as if it were gateway.yaml in this directory.
+pub(super) fn text(
+    name: &str,
+    text: String,
+    directory: &Path,
+    surroundings: Surroundings<'_>,
+) -> Result<Loaded, Vec<Diagnostic>> {
+    let main = Document::parse(name, directory, text).map_err(|unreadable| vec![*unreadable])?;
+    documents(main, None, surroundings)
+}
+
+fn documents(main: Document, path: Option<&Path>, surroundings: Surroundings<'_>) -> Result<Loaded, Vec<Diagnostic>> {
+    let Files { mut documents, paths, unreadable, troubles } = Files::beside(main, path);
+    for document in &mut documents {
+        document.fill_in(surroundings.environment);
+    }
+    let report = Report::default();
+    for document in &documents {
+        report.open(document);
+    }
+    let config = documents.split_first().and_then(|(main, included)| {
+        let list = main.root().get("include");
+        for (entry, trouble) in troubles {
+            let Some(node) = list.and_then(|list| list.children().nth(entry)) else { continue };
+            report.add(match trouble {
+                Trouble::Error(message) => Problem::error(node, message),
+                Trouble::Empty => Problem::warning(node, "no file matches this pattern"),
+            });
+        }
+        assemble(main, included, !unreadable.is_empty(), surroundings, &report)
+    });
+    let files = paths.into_iter().chain(report.files()).collect();
+    let mut diagnostics = report.into_diagnostics(&documents);
+    diagnostics.extend(unreadable);
+    match config {
+        Some(config) if diagnostics.iter().all(|diagnostic| diagnostic.severity == Severity::Warning) => {
+            Ok(Loaded { config, warnings: diagnostics, files })
+        }
+        _ => Err(diagnostics),
+    }
+}
+
+/// All files, the main one first.
+struct Files {
+    documents: Vec<Document>,
+    /// Of the included ones.
+    paths: Vec<PathBuf>,
+    /// Files that are no YAML.
+    unreadable: Vec<Diagnostic>,
+    /// What is wrong with an entry of `include:`, by its position.
+    troubles: Vec<(usize, Trouble)>,
+}
+
+impl Files {
+    fn beside(main: Document, path: Option<&Path>) -> Self {
+        let found = include::find(main.root().get("include"), path);
+        let mut files =
+            Self { documents: vec![main], paths: Vec::new(), unreadable: Vec::new(), troubles: found.problems };
+        for include::File { path, entry } in found.files {
+            let document = match read_text(&path, TEXT_MAX as u64) {
+                Ok(text) => Document::parse(&path.display().to_string(), path.parent().unwrap_or(Path::new("")), text),
+                Err(reason) => {
+                    files.troubles.push((entry, Trouble::Error(reason)));
+                    continue;
+                }
+            };
+            match document {
+                Ok(document) => files.documents.push(document),
+                Err(unreadable) => files.unreadable.push(*unreadable),
+            }
+            files.paths.push(path);
+        }
+        files
+    }
+}
+
+fn assemble<'d>(
+    main: &'d Document,
+    included: &'d [Document],
+    incomplete: bool,
+    surroundings: Surroundings<'_>,
+    report: &Report<'d>,
+) -> Option<Config> {
+    if main.root().kind() == Kind::Null {
+        report.add(Problem::error(main.root(), "the file is empty").help(SHORTEST));
+        return None;
+    }
+    let (server, first) = part::gateway(Slot::read(main.root(), report))?;
+    let others = included.iter().map(|file| part::included(Slot::read(file.root(), report)).unwrap_or_default());
+    let (upstreams, mut agents) = gather(std::iter::once(first).chain(others));
+    if agents.is_empty() && !incomplete && main.root().get("agent").is_none() {
+        report.add(Problem::error(main.root(), "there is no agent").help(SHORTEST));
+    }
+    let mut upstreams = Upstreams::new(upstreams, incomplete, report);
+    check::check(&server, &mut agents, &mut upstreams, surroundings, report);
+    let Server { listen, public_url, admin, store, limits, trusted_proxies, log } = server;
+    Some(Config {
+        listen: listen.into_iter().map(|(listen, _)| listen).collect(),
+        public_url,
+        admin,
+        store,
+        limits,
+        trusted_proxies,
+        log,
+        upstreams: upstreams.finish(report),
+        agents: agents.into_iter().map(|draft| draft.agent).collect(),
+    })
+}
+
+/// What to write into a file without an agent.
+const SHORTEST: &str = "add one, such as agent: {name: Assistant, talk: {upstream: http://127.0.0.1:11434, dialect: ollama-chat, model: llama3.2}}";
+
+fn gather<'d>(parts: impl Iterator<Item = Part<'d>>) -> (Vec<Vec<part::Entry<'d>>>, Vec<Draft<'d>>) {
+    let (mut upstreams, mut agents) = (Vec::new(), Vec::new());
+    for (file, part) in parts.enumerate() {
+        upstreams.push(part.upstreams);
+        agents.extend(part.agents.into_iter().map(|draft| Draft { file, ..draft }));
+    }
+    (upstreams, agents)
+}
