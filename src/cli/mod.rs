@@ -6,7 +6,6 @@ mod demo;
 mod process;
 mod schema;
 mod serve;
-mod short_form;
 mod source;
 
 use std::process::ExitCode;

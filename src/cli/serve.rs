@@ -5,8 +5,7 @@ use std::path::Path;
 use clap::Args;
 
 use super::{ConfigFile, Fault, complain, say, source};
-use super::short_form::ShortForm;
-use crate::config::Config;
+use crate::config::{Config, Shorthand};
 
 /// Serve (the default command).
 ///
@@ -37,14 +36,14 @@ pub(super) struct Serve {
 
 impl Serve {
     pub(super) fn run(self) -> Result<(), Fault> {
-        let short = ShortForm { upstream: self.upstream, talk: self.talk, dialect: self.dialect, model: self.model };
-        let mut config = if short.is_empty() {
+        let mut config = if self.upstream.is_none() && self.talk.is_none() {
             if self.print {
                 return Err(Fault::new("--print needs --upstream or --talk: it writes the file that these stand for"));
             }
             source::load(&self.file.config)?
         } else {
-            let text = short.to_yaml().map_err(Fault::new)?;
+            let (upstream, talk, dialect, model) = (self.upstream, self.talk, self.dialect, self.model);
+            let text = Shorthand { listen: None, upstream, talk, dialect, model }.to_yaml();
             if self.print {
                 say(&text);
                 return Ok(());

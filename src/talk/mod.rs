@@ -3,7 +3,9 @@
 pub mod dialect;
 pub mod failure;
 mod frames;
+pub mod guide;
 pub mod history;
+pub mod news_note;
 pub mod settings;
 pub mod turn;
 

@@ -39,7 +39,7 @@ fn serve(config: &Config, name: &str, answer: fn(&http::Request, &mut http::Resp
     let address = upstream.url.origin.authority();
     let listener = TcpListener::bind(&address)
         .map_err(|error| Fault(format!("the demo's {name} service can't listen on {address}: {error}")))?;
-    self::http::serve(listener, answer);
+    http::serve(listener, answer);
     Ok(())
 }
 
