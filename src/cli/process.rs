@@ -25,11 +25,8 @@ pub(super) fn run(config: &Config, serving: impl FnOnce(&str)) -> Result<(), Fau
             store: Arc::new(move || problem.borrow().clone()),
             listen: settings.listen.clone(),
         };
-        let server = Server {
-            app: Arc::new(app),
-            shutdown: process.stopping(),
-            header_timeout: config.limits.header_timeout,
-        };
+        let server =
+            Server { app: Arc::new(app), shutdown: process.stopping(), header_timeout: config.limits.header_timeout };
         (Door { server, connections: Arc::new(Semaphore::new(ADMIN_CONNECTIONS)) }, listener)
     });
     let beside = async move {

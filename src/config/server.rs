@@ -2,8 +2,8 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use super::settings::{Admin, Limits};
 use super::Cidr;
+use super::settings::{Admin, Limits};
 use crate::front::Listen;
 use crate::net::Url;
 use crate::store;

@@ -106,9 +106,9 @@ fn at_origin(path: &str, method: &Method, ctx: &mut RequestCtx) -> Result<Route,
 
 /// The caller's id for the request, if a log can carry it, or a new one.
 fn request_id(headers: &HeaderMap) -> HeaderValue {
-    let sent = headers.get(REQUEST_ID).filter(|id| {
-        (1..=REQUEST_ID_MAX).contains(&id.len()) && id.as_bytes().iter().all(u8::is_ascii_graphic)
-    });
+    let sent = headers
+        .get(REQUEST_ID)
+        .filter(|id| (1..=REQUEST_ID_MAX).contains(&id.len()) && id.as_bytes().iter().all(u8::is_ascii_graphic));
     sent.cloned().unwrap_or_else(|| {
         HeaderValue::try_from(uuid::Uuid::new_v4().to_string()).unwrap_or(HeaderValue::from_static("none"))
     })

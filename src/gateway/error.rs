@@ -45,7 +45,10 @@ impl Refusal {
     }
 
     pub(crate) fn internal() -> Self {
-        Self::new(ErrorCode::Internal, "the gateway failed; try again, and tell its operator the X-Request-Id if it stays")
+        Self::new(
+            ErrorCode::Internal,
+            "the gateway failed; try again, and tell its operator the X-Request-Id if it stays",
+        )
     }
 
     pub(crate) fn shutting_down() -> Self {
@@ -88,14 +91,19 @@ impl From<StoreError> for Refusal {
 /// What the store's own words would tell an operator is put here for a caller.
 fn store_sentence(error: &StoreError) -> Cow<'static, str> {
     match error {
-        StoreError::InvalidSince => "since_id is not the id of a news item of this agent; leave it out to read the newest".into(),
-        StoreError::TooLarge { bytes_max } => format!("the item is larger than the {bytes_max} bytes that a feed keeps; send less").into(),
+        StoreError::InvalidSince => {
+            "since_id is not the id of a news item of this agent; leave it out to read the newest".into()
+        }
+        StoreError::TooLarge { bytes_max } => {
+            format!("the item is larger than the {bytes_max} bytes that a feed keeps; send less").into()
+        }
         StoreError::TooFast => "this feed takes at most 1000 items a second; wait a moment".into(),
         StoreError::NotOwner => "this feed belongs to another caller; use a session of your own".into(),
         StoreError::KeyReused => "this Idempotency-Key was used with another body; use a new one".into(),
         StoreError::Conflict => "another turn of this session has just ended; try again".into(),
         StoreError::Full | StoreError::Unavailable(_) | StoreError::Corrupt(_) => {
-            "the store can't be used now; whether the item was kept is unknown, try again with the same Idempotency-Key".into()
+            "the store can't be used now; whether the item was kept is unknown, try again with the same Idempotency-Key"
+                .into()
         }
     }
 }

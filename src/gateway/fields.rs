@@ -20,7 +20,9 @@ pub(super) fn session_header(headers: &HeaderMap) -> Result<Option<SessionId>, R
     let mut values = headers.get_all(SESSION_HEADER).iter();
     match (values.next(), values.next()) {
         (None, _) => Ok(None),
-        (Some(id), None) => id.to_str().ok().and_then(|id| SessionId::parse(id).ok()).map(Some).ok_or_else(invalid_session),
+        (Some(id), None) => {
+            id.to_str().ok().and_then(|id| SessionId::parse(id).ok()).map(Some).ok_or_else(invalid_session)
+        }
         (Some(_), Some(_)) => Err(invalid_session()),
     }
 }
@@ -76,7 +78,9 @@ fn decode(text: &str) -> Result<String, Refusal> {
     let spaced = text.replace('+', " ");
     match percent_encoding::percent_decode_str(&spaced).decode_utf8() {
         Ok(decoded) => Ok(decoded.into_owned()),
-        Err(_) => Err(Refusal::new(ErrorCode::BadRequest, "a query parameter is not valid UTF-8; percent-encode it as UTF-8")),
+        Err(_) => {
+            Err(Refusal::new(ErrorCode::BadRequest, "a query parameter is not valid UTF-8; percent-encode it as UTF-8"))
+        }
     }
 }
 
@@ -90,7 +94,9 @@ mod tests {
         for value in ["application/json", "Application/JSON; charset=utf-8"] {
             assert!(require_json(&with(value)).is_ok(), "{value}");
         }
-        for value in ["", "text/plain", "application/x-www-form-urlencoded", "application/problem+json", "application/jsonp"] {
+        for value in
+            ["", "text/plain", "application/x-www-form-urlencoded", "application/problem+json", "application/jsonp"]
+        {
             assert_eq!(require_json(&with(value)).unwrap_err().code, ErrorCode::UnsupportedMediaType, "{value}");
         }
         assert_eq!(require_json(&HeaderMap::new()).unwrap_err().code, ErrorCode::UnsupportedMediaType);
@@ -102,7 +108,10 @@ mod tests {
         let query = Query::read(Some("since=1%30&x=1&x=2"), known).unwrap();
         assert_eq!((query.get("since"), query.get("x")), (Some("10"), None));
         assert_eq!(Query::read(Some("since=1&since=1"), known).unwrap_err().code, ErrorCode::BadRequest);
-        assert_eq!(Query::read(Some("session_id=a&session_id=b"), known).unwrap_err().code, ErrorCode::InvalidSessionId);
+        assert_eq!(
+            Query::read(Some("session_id=a&session_id=b"), known).unwrap_err().code,
+            ErrorCode::InvalidSessionId
+        );
         assert_eq!(Query::read(Some("since=%ff"), known).unwrap_err().code, ErrorCode::BadRequest);
     }
 }

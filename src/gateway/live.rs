@@ -12,8 +12,8 @@ use super::handler::capability::Call;
 use super::router::Agents;
 use crate::capability::{Capability, CookiePolicy, Service, Table};
 use crate::catalog::{self, Document, Facts, Published};
-use crate::config::settings::{self, Config, Limits};
 use crate::config::Cidr;
+use crate::config::settings::{self, Config, Limits};
 use crate::net::Client;
 use crate::store::settings::NewsSessions;
 use crate::store::{AgentId, Keys, NewsSettings};
@@ -179,9 +179,10 @@ impl Parts<'_> {
         let talk = settings.talk.as_ref().map(|talk| self.talk(settings, talk)).transpose()?;
         let facts = facts(self.config, settings, talk.as_ref(), &table);
         let guide = Guide::new(&facts.card, &facts.capabilities);
-        let published = Published::new(facts)
-            .map_err(|problem| AssembleError::Catalog { agent: settings.key.clone(), problem })?;
-        let cors = settings.cors.as_ref().map(|origins| origins.iter().filter_map(|origin| origin.parse().ok()).collect());
+        let published =
+            Published::new(facts).map_err(|problem| AssembleError::Catalog { agent: settings.key.clone(), problem })?;
+        let cors =
+            settings.cors.as_ref().map(|origins| origins.iter().filter_map(|origin| origin.parse().ok()).collect());
         Ok(Agent {
             key: settings.key.as_str().into(),
             id: self.keys.agent(&settings.key),
@@ -202,8 +203,11 @@ impl Parts<'_> {
 
     fn talk(&self, agent: &settings::Agent, talk: &crate::talk::Settings) -> Result<Talk, AssembleError> {
         let broken = |problem: String| AssembleError::Dialect { agent: agent.key.clone(), problem };
-        let first = |problems: Vec<Problem>| broken(problems.into_iter().map(|problem| problem.message).next().unwrap_or_default());
-        let named = |name: &str| Dialect::built_in(name).ok_or_else(|| broken(format!("there is none called `{name}`")));
+        let first = |problems: Vec<Problem>| {
+            broken(problems.into_iter().map(|problem| problem.message).next().unwrap_or_default())
+        };
+        let named =
+            |name: &str| Dialect::built_in(name).ok_or_else(|| broken(format!("there is none called `{name}`")));
         let dialect = match &talk.dialect {
             // The guide asks nobody, so that how it would ask is of no matter.
             DialectChoice::Guide => named("text")?,
@@ -249,9 +253,10 @@ fn table(settings: &settings::Agent) -> Result<Table, AssembleError> {
     let mut capabilities = Vec::with_capacity(settings.capabilities.len());
     for (number, capability) in settings.capabilities.iter().enumerate() {
         let compiled = Capability::new(capability.clone());
-        capabilities.push(compiled.map_err(|problems| {
-            broken(number, problems.first().map(ToString::to_string).unwrap_or_default())
-        })?);
+        capabilities.push(
+            compiled
+                .map_err(|problems| broken(number, problems.first().map(ToString::to_string).unwrap_or_default()))?,
+        );
     }
     Table::new(capabilities).map_err(|problems| match problems.into_iter().next() {
         Some((number, problem)) => broken(number, problem.to_string()),

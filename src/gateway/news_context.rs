@@ -46,7 +46,13 @@ pub(super) async fn read(
 
 /// The newest items after `seen`, which moves on to the feed's end.
 async fn since(gateway: &Gateway, feed: FeedId, seen: &mut u64, items: u32) -> Result<Vec<NewsItem>, StoreError> {
-    let page = gateway.store.page(PageRequest { feed, reader: Reader::Agent, since: &Since::Newest, limit: items, query: None });
+    let page = gateway.store.page(PageRequest {
+        feed,
+        reader: Reader::Agent,
+        since: &Since::Newest,
+        limit: items,
+        query: None,
+    });
     let page = page.await?;
     let before = std::mem::replace(seen, page.timestamp);
     let new = page.items.iter().filter(|item| item.timestamp > before);

@@ -74,11 +74,7 @@ impl Process {
         let store = store::open(&config.store, &news, Arc::new(SystemClock))?;
         let roots =
             if upstream::need_system_roots(config.upstreams.values()) { Roots::system()? } else { Roots::none() };
-        let conf = ServerConf {
-            ca_file: Some(roots.file().to_owned()),
-            threads: workers(),
-            ..ServerConf::default()
-        };
+        let conf = ServerConf { ca_file: Some(roots.file().to_owned()), threads: workers(), ..ServerConf::default() };
         let client = Client::new(roots);
         let live = Live::assemble(config, &client, store.keys(), None)?;
         let gateway = Arc::new(Gateway {
@@ -223,7 +219,8 @@ impl Stop {
 async fn watch_store(store: Arc<Store>, problem: watch::Sender<Option<String>>) {
     loop {
         let health = store.health().await;
-        let now = if health.writable { None } else { Some(health.problem.unwrap_or_else(|| "it can't be written".into())) };
+        let now =
+            if health.writable { None } else { Some(health.problem.unwrap_or_else(|| "it can't be written".into())) };
         let changed = problem.send_if_modified(|before| {
             let changed = *before != now;
             before.clone_from(&now);

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use http::header::TRANSFER_ENCODING;
 use http::Version;
+use http::header::TRANSFER_ENCODING;
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::modules::http::HttpModules;
 use pingora::proxy::{FailToProxy, ProxyHttp, Session};
@@ -104,8 +104,7 @@ impl ProxyHttp for Proxy {
     ) -> Result<()> {
         let Some(proxied) = &ctx.proxied else { return Err(internal("no call to pass on")) };
         let target = proxied.target.path_and_query().as_bytes();
-        let mut request =
-            RequestHeader::build(proxied.target.method().clone(), target, Some(proxied.headers.len()))?;
+        let mut request = RequestHeader::build(proxied.target.method().clone(), target, Some(proxied.headers.len()))?;
         for (name, value) in &proxied.headers {
             request.append_header(name.clone(), value.clone())?;
         }
@@ -211,7 +210,9 @@ impl Proxy {
             ErrorSource::Upstream => {
                 let call = &ctx.proxied.as_ref()?.call;
                 let failure = match error.etype() {
-                    ErrorType::ReadTimedout => net::Error::Timeout { timer: net::Timer::Idle, after: call.timeouts.idle },
+                    ErrorType::ReadTimedout => {
+                        net::Error::Timeout { timer: net::Timer::Idle, after: call.timeouts.idle }
+                    }
                     ErrorType::WriteTimedout => net::Error::Timeout { timer: net::Timer::Write, after: WRITE_TIMEOUT },
                     ErrorType::ConnectionClosed => net::Error::Truncated,
                     ErrorType::InvalidHTTPHeader | ErrorType::H1Error => net::Error::Protocol("the head of the answer"),

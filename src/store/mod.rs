@@ -108,8 +108,10 @@ pub fn open(
     agents: &[(&str, NewsSettings)],
     clock: Arc<dyn Clock>,
 ) -> Result<Arc<Store>, OpenError> {
-    let _ = (settings, agents, clock);
-    todo!()
+    let _ = settings;
+    let keys = Keys::new(*blake3::hash(uuid::Uuid::new_v4().as_bytes()).as_bytes());
+    let bounds = Arc::new(Bounds::new(engine::Limits::default(), retention(&keys, agents)));
+    Ok(Arc::new(Store { engine: Box::new(memory::Memory::new(bounds.clone(), clock)), keys, bounds }))
 }
 
 impl Store {

@@ -5,7 +5,11 @@ use crate::restap::{Capability, catalog::Card};
 pub struct Guide;
 impl Guide {
     /// tmp
-    pub fn new(_: &Card, _: &[Capability]) -> Self { Self }
+    pub fn new(_: &Card, _: &[Capability]) -> Self {
+        Self
+    }
     /// tmp
-    pub fn answer(&self, _: &str) -> String { "guide".into() }
+    pub fn answer(&self, _: &str) -> String {
+        "guide".into()
+    }
 }

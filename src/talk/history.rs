@@ -11,6 +11,10 @@ pub struct Exchange {
     pub assistant: String,
 }
 /// tmp
-pub fn window(all: &[Exchange], _: usize, _: usize) -> &[Exchange] { all }
+pub fn window(all: &[Exchange], _: usize, _: usize) -> &[Exchange] {
+    all
+}
 /// tmp
-pub fn half(all: &[Exchange]) -> &[Exchange] { &all[all.len() / 2..] }
+pub fn half(all: &[Exchange]) -> &[Exchange] {
+    &all[all.len() / 2..]
+}

@@ -27,7 +27,8 @@ impl Responder<'_> {
     /// A whole JSON answer.
     pub(super) fn json(&mut self, status: &str, body: &serde_json::Value) -> io::Result<()> {
         let body = body.to_string();
-        let head = format!("HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n", body.len());
+        let head =
+            format!("HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n", body.len());
         self.0.write_all(format!("{head}{body}").as_bytes())
     }
 

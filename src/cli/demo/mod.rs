@@ -34,7 +34,11 @@ impl Demo {
 }
 
 /// Opens one of the services where the configuration expects it.
-fn serve(config: &Config, name: &str, answer: fn(&http::Request, &mut http::Responder<'_>) -> std::io::Result<()>) -> Result<(), Fault> {
+fn serve(
+    config: &Config,
+    name: &str,
+    answer: fn(&http::Request, &mut http::Responder<'_>) -> std::io::Result<()>,
+) -> Result<(), Fault> {
     let upstream = config.upstreams.get(name).ok_or_else(|| Fault(format!("gateway.yaml has no upstream {name}")))?;
     let address = upstream.url.origin.authority();
     let listener = TcpListener::bind(&address)

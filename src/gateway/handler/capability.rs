@@ -13,11 +13,11 @@ use pingora::proxy::Session;
 use tracing::{debug, warn};
 
 use crate::capability::headers::{Arrival, Proxy, Scheme};
+use crate::capability::settings::Validate;
 use crate::capability::validate::{Input, Refused};
 use crate::capability::{
     Body, Capability, InvalidPath, Params, Return, Service, Target, request_headers, response_headers,
 };
-use crate::capability::settings::Validate;
 use crate::gateway::ctx::RequestCtx;
 use crate::gateway::error::Refusal;
 use crate::gateway::live::Agent;
@@ -81,7 +81,8 @@ impl Call {
     /// The most bytes of a request's body: JSON and what is read whole has a limit always.
     fn body_max(&self, headers: &HeaderMap, limit: u64) -> Option<u64> {
         let media_type = headers.get(CONTENT_TYPE).map_or(b"".as_slice(), http::HeaderValue::as_bytes);
-        let essence = media_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii().to_ascii_lowercase();
+        let essence =
+            media_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii().to_ascii_lowercase();
         let json = essence == b"application/json" || essence.ends_with(b"+json");
         let fallback = (json || self.way == Way::Served).then_some(limit);
         self.capability.settings().route.body.or(fallback)
@@ -106,19 +107,19 @@ pub(in crate::gateway) async fn answer(
     {
         return Err(body::too_large(limit).into());
     }
-    let whole = if served {
-        Some(body::read(session, limit.unwrap_or(limits.body), limits.body_timeout).await?)
-    } else {
-        None
-    };
+    let whole =
+        if served { Some(body::read(session, limit.unwrap_or(limits.body), limits.body_timeout).await?) } else { None };
     let request = session.req_header();
     let sees_body = call.capability.body() == Body::Whole;
-    validate(call, &Input {
-        params: &params,
-        query: query.as_deref(),
-        headers: &request.headers,
-        body: whole.as_deref().filter(|_| sees_body),
-    })?;
+    validate(
+        call,
+        &Input {
+            params: &params,
+            query: query.as_deref(),
+            headers: &request.headers,
+            body: whole.as_deref().filter(|_| sees_body),
+        },
+    )?;
     let target = call.capability.target(&call.service, &params, &method, query.as_deref());
     let host = super::super::router::host(&request.headers, &request.uri);
     let arrival = Arrival {
@@ -237,7 +238,10 @@ async fn serve(
     Ok(())
 }
 
-async fn within<T>(deadline: Option<Instant>, asking: impl Future<Output = Result<T, net::Error>>) -> Result<T, net::Error> {
+async fn within<T>(
+    deadline: Option<Instant>,
+    asking: impl Future<Output = Result<T, net::Error>>,
+) -> Result<T, net::Error> {
     let Some(deadline) = deadline else { return asking.await };
     let after = deadline.saturating_duration_since(Instant::now());
     let timed_out = Err(net::Error::Timeout { timer: net::Timer::Total, after });
@@ -269,7 +273,10 @@ pub(in crate::gateway) fn caller_head(
     };
     let headers = response_headers(&back, status, sent).map_err(|refused| {
         debug!(capability = call.capability.id(), "{refused}");
-        Refusal::new(ErrorCode::UpstreamError, "the service behind this agent answered with an upgrade that nobody asked for")
+        Refusal::new(
+            ErrorCode::UpstreamError,
+            "the service behind this agent answered with an upgrade that nobody asked for",
+        )
     })?;
     if let (Some(most), Some(length)) = (call.capability.settings().route.response_body, headers.get(CONTENT_LENGTH))
         && length.to_str().ok().and_then(|length| length.parse::<u64>().ok()).is_some_and(|length| length > most)

@@ -8,7 +8,11 @@ use crate::gateway::live::Agent;
 use crate::gateway::respond::{self, Answer, Failed};
 use crate::store::{Clock, SystemClock};
 
-pub(in crate::gateway) async fn answer(session: &mut Session, ctx: &mut RequestCtx, agent: &Agent) -> Result<(), Failed> {
+pub(in crate::gateway) async fn answer(
+    session: &mut Session,
+    ctx: &mut RequestCtx,
+    agent: &Agent,
+) -> Result<(), Failed> {
     let health = json!({
         "status": "ok",
         "timestamp": SystemClock.unix_ms(),

@@ -67,7 +67,8 @@ async fn post(
     let began = Instant::now();
     let receipt = gateway.store.append(NewItem { feed, opener: None, draft: &draft, once: None }).await?;
     gateway.metrics.append_latency.observe(began.elapsed().as_secs_f64());
-    let received = json!({"status": "received", "news_id": receipt.id.to_string(), "message": "Message stored successfully"});
+    let received =
+        json!({"status": "received", "news_id": receipt.id.to_string(), "message": "Message stored successfully"});
     Ok(Answer::json(received.to_string()))
 }
 
@@ -81,7 +82,10 @@ async fn read(
     let query = Query::read(request.uri.query(), PARAMETERS)?;
     let session_id = scope(news, named_session(&request.headers, &query)?)?;
     let since = Since::parse(query.get("since"), query.get("since_id")).map_err(|code| {
-        Refusal::new(code, "since is a time in unix milliseconds, and since_id the id of an item; leave both out to read the newest")
+        Refusal::new(
+            code,
+            "since is a time in unix milliseconds, and since_id the id of an item; leave both out to read the newest",
+        )
     })?;
     let page = gateway.store.page(PageRequest {
         feed: gateway.store.keys().feed(agent.id, session_id.as_ref()),

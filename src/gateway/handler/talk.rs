@@ -178,7 +178,9 @@ impl<'a> Conversing<'a> {
             }
             if !out.pending.is_empty() {
                 // Frames that are ready together leave in one write.
-                if out.pending.len() < COALESCE_BYTES && let Some(bytes) = wire.ready() {
+                if out.pending.len() < COALESCE_BYTES
+                    && let Some(bytes) = wire.ready()
+                {
                     step = turn.chunk(&bytes, Instant::now());
                     continue;
                 }
@@ -282,7 +284,14 @@ impl<'a> Conversing<'a> {
         upstream.set_headers(&mut headers);
         let target = upstream.target(&path_and_query).map_err(|problem| problem.to_string())?;
         // The turn has timers of its own, which know a keep-alive from progress.
-        Ok(net::Request { method: Method::POST, target, headers, body, coding: net::Coding::AsSent, timeouts: net::Timeouts::default() })
+        Ok(net::Request {
+            method: Method::POST,
+            target,
+            headers,
+            body,
+            coding: net::Coding::AsSent,
+            timeouts: net::Timeouts::default(),
+        })
     }
 
     /// Keeps what is proven, before the caller reads that it is.
