@@ -55,6 +55,8 @@ pub(super) struct Exchange {
     sent: Sent,
     /// An answer that came before the request was sent.
     early: Option<Box<ResponseHeader>>,
+    /// How long the connection may wait in the pool.
+    keep: Option<Duration>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -77,6 +79,7 @@ impl Exchange {
         let (session, reused) = connector.get_http_session(&peer).await?;
         Ok(Self {
             connector: Arc::clone(connector),
+            keep: peer.options.idle_timeout,
             peer,
             session: Some(session),
             reused,
@@ -91,6 +94,11 @@ impl Exchange {
         if matches!(self.session, Some(HttpSession::H1(_))) {
             self.peer = peer;
         }
+    }
+
+    /// How long the connection may wait in the pool, where the service has said so.
+    pub(super) fn keep_for(&mut self, time: Duration) {
+        self.keep = Some(time);
     }
 
     pub(super) fn is_reused(&self) -> bool {
@@ -131,7 +139,7 @@ impl Exchange {
 
     /// Gives the connection back, or ends the request at once if its answer is not complete: HTTP/1 closes the connection, HTTP/2
     /// resets the stream alone.
-    pub(super) fn finish(&mut self, idle: Duration) {
+    pub(super) fn finish(&mut self) {
         let Some(session) = self.session.take() else { return };
         let half_sent = self.sent != Sent::All && matches!(session, HttpSession::H1(_));
         if half_sent || Handle::try_current().is_err() {
@@ -139,7 +147,7 @@ impl Exchange {
             return;
         }
         // Pingora waits only where it closes, and a close that would wait is dropped with its connection, which closes it too.
-        let release = pin!(self.connector.release_http_session(session, &self.peer, Some(idle)));
+        let release = pin!(self.connector.release_http_session(session, &self.peer, self.keep));
         let _ = release.poll(&mut Context::from_waker(Waker::noop()));
     }
 
@@ -168,11 +176,18 @@ impl Exchange {
             if last {
                 break;
             }
-            if let Some(read) = ready(session.read_response_header()) {
-                read.map_err(failed)?;
-                self.early = session.response_header().map(|head| Box::new(head.clone()));
-                if self.early.as_ref().is_some_and(|head| !head.status.is_informational()) {
-                    return Ok(());
+            match ready(session.read_response_header()) {
+                None => {}
+                Some(Ok(())) => {
+                    self.early = session.response_header().map(|head| Box::new(head.clone()));
+                    if self.early.as_ref().is_some_and(|head| !head.status.is_informational()) {
+                        return Ok(());
+                    }
+                }
+                Some(Err(error)) => {
+                    // Pingora panics when it is asked for a head again after it failed.
+                    self.session = None;
+                    return Err(failed(error));
                 }
             }
         }
@@ -196,6 +211,10 @@ impl Exchange {
                 Some(head) => head,
                 None => self.next_head().await?,
             };
+            let bytes: usize = head.headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+            if bytes > HEAD_MAX {
+                return Err(Error::Protocol("the head of its answer is over 64 KiB").into());
+            }
             if head.status == StatusCode::SWITCHING_PROTOCOLS {
                 return Err(Error::Protocol("it switched protocols unasked").into());
             }
@@ -210,17 +229,13 @@ impl Exchange {
         let Some(session) = &mut self.session else { return Err(Error::Reset.into()) };
         session.read_response_header().await.map_err(|error| Failure::of(&error, self.reused))?;
         let head = session.response_header().ok_or(Error::Protocol("an answer without a head"))?;
-        let bytes: usize = head.headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
-        if bytes > HEAD_MAX {
-            return Err(Error::Protocol("the head of its answer is over 64 KiB").into());
-        }
         Ok(Box::new(head.clone()))
     }
 }
 
 impl Drop for Exchange {
     fn drop(&mut self) {
-        self.finish(super::peer::POOL_IDLE);
+        self.finish();
     }
 }
 
@@ -291,6 +306,9 @@ fn broken(error: &pingora::Error) -> Error {
     match error.etype() {
         ErrorType::ConnectionClosed => Error::Truncated,
         ErrorType::ReadError if io_kind(error) == Some(io::ErrorKind::UnexpectedEof) => Error::Truncated,
+        ErrorType::ReadError if io_kind(error) == Some(io::ErrorKind::InvalidData) => {
+            Error::Protocol("it broke TLS off, perhaps for want of a client certificate")
+        }
         ErrorType::InvalidHTTPHeader => Error::Protocol("the head of its answer can't be read"),
         ErrorType::H2Downgrade => Error::Protocol("it wants HTTP/1.1, which `http: \"1.1\"` gives it"),
         ErrorType::InvalidH2 => Error::Protocol("its HTTP/2 frames can't be read"),

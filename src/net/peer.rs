@@ -16,12 +16,15 @@ use super::resolve::Addresses;
 use super::tls::{self, Credentials};
 use super::{Error, Origin, Resolve};
 
-/// A connection that nobody used for this long is closed. Many servers close theirs after 5 s and some after 2 s; a request on a
-/// connection that the server is about to close has to be sent again.
-pub(super) const POOL_IDLE: Duration = Duration::from_secs(4);
+/// A connection that nobody used for this long is closed. Many services close theirs after 5 s and some after 2 s, and a request that meets
+/// such a close has to be sent again.
+const POOL_IDLE: Duration = Duration::from_secs(4);
+
+/// The same over TLS, where a new connection is dear and services are more patient.
+const POOL_IDLE_TLS: Duration = Duration::from_secs(30);
 
 /// Addresses that one request tries.
-pub(super) const ADDRESSES_TRIED: usize = 4;
+const ADDRESSES_TRIED: usize = 4;
 
 /// Requests at a time on one HTTP/2 connection.
 const H2_STREAMS: usize = 32;
@@ -94,11 +97,13 @@ impl Peer {
         resolver: &Arc<dyn Resolve>,
     ) -> Result<Self, tls::Error> {
         let origin = settings.origin.clone();
-        let credentials = if origin.tls { Credentials::read(&settings.tls, roots)? } else { Credentials::none() };
+        let server_name = settings.tls.server_name.clone().unwrap_or_else(|| origin.host.to_string());
+        let credentials =
+            if origin.tls { Credentials::read(&settings.tls, &server_name, roots)? } else { Credentials::none() };
         let mut options = PeerOptions::new();
         options.verify_cert = !settings.tls.insecure;
         options.verify_hostname = !settings.tls.insecure;
-        options.idle_timeout = Some(POOL_IDLE);
+        options.idle_timeout = Some(if origin.tls { POOL_IDLE_TLS } else { POOL_IDLE });
         options.tcp_keepalive = Some(KEEPALIVE);
         options.http_upstream_request_policy = HttpUpstreamRequestPolicy::deny_upgrades();
         options.max_h2_streams = H2_STREAMS;
@@ -117,7 +122,7 @@ impl Peer {
             connect: settings.connect,
             write: settings.write,
             read: settings.read,
-            server_name: settings.tls.server_name.clone().unwrap_or_else(|| origin.host.to_string()),
+            server_name,
             group_key,
             options,
             client_certificate: credentials.client,
@@ -206,11 +211,9 @@ pub(super) fn connect_error(error: &pingora::Error, within: Duration) -> Connect
     match error.etype() {
         Kind::ConnectRefused => ConnectError::Refused,
         Kind::ConnectTimedout | Kind::TLSHandshakeTimedout => ConnectError::Timeout(within),
-        Kind::TLSHandshakeFailure | Kind::InvalidCert | Kind::HandshakeError | Kind::TLSWantX509Lookup => {
-            ConnectError::Tls(
-                error.context.as_ref().map_or("the TLS handshake failed", |context| context.as_str()).into(),
-            )
-        }
+        Kind::TLSHandshakeFailure | Kind::InvalidCert => ConnectError::Tls(
+            error.context.as_ref().map_or("the TLS handshake failed", |context| context.as_str()).into(),
+        ),
         _ => ConnectError::Unreachable,
     }
 }
