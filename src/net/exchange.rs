@@ -1,5 +1,4 @@
-//! `Exchange`: one request and its answer on one connection of the pool. Whatever happens, the connection is either given back
-//! clean or closed.
+//! `Exchange`: one request and its answer on one connection, which is given back clean or closed, whatever happens.
 
 use std::io;
 use std::pin::pin;
@@ -24,7 +23,8 @@ use super::{Error, HttpVersion, Peer};
 /// A request's body leaves in parts of this size, and after each it is seen whether the answer is already there.
 const WRITE_PART: usize = 64 << 10;
 
-/// How long an answer may take that was perhaps sent before the service stopped reading the request.
+/// How long an answer may take that was perhaps sent before the service stopped reading the request. One that neither
+/// reads on nor closes is heard when the write timer has run out.
 const EARLY_ANSWER: Duration = Duration::from_millis(500);
 
 /// Interim answers (1xx) before the answer.
@@ -33,7 +33,8 @@ const INTERIM_MAX: usize = 16;
 /// Bytes of names and values in an answer's head. Pingora itself stops at 1 MiB and 255 fields.
 const HEAD_MAX: usize = 64 << 10;
 
-/// Fields about a connection: they are never sent, as each connection has its own (RFC 9110 7.6.1), and HTTP/2 forbids them.
+/// Fields about a connection: they are never sent, as each connection has its own (RFC 9110 7.6.1), and HTTP/2 forbids
+/// them.
 const CONNECTION_FIELDS: [HeaderName; 7] = [
     header::CONNECTION,
     header::TRANSFER_ENCODING,
@@ -69,7 +70,8 @@ enum Sent {
 /// A failed exchange.
 pub(super) struct Failure {
     pub(super) error: Error,
-    /// The service has not looked at the request: its pooled connection was dead, or it said so. It may be sent once more.
+    /// The service has not looked at the request: its pooled connection was dead, or it said so. It may be sent once
+    /// more.
     pub(super) again: bool,
 }
 
@@ -88,8 +90,8 @@ impl Exchange {
         })
     }
 
-    /// Under which peer an HTTP/1 connection is pooled from now on. One of HTTP/2 is pooled from its first request on, so it
-    /// stays where it was opened.
+    /// Under which peer an HTTP/1 connection is pooled from now on. One of HTTP/2 is pooled from its first request on,
+    /// so it stays where it was opened.
     pub(super) fn keep_as(&mut self, peer: HttpPeer) {
         if matches!(self.session, Some(HttpSession::H1(_))) {
             self.peer = peer;
@@ -137,8 +139,8 @@ impl Exchange {
         self.session.as_mut().is_none_or(HttpSession::response_done)
     }
 
-    /// Gives the connection back, or ends the request at once if its answer is not complete: HTTP/1 closes the connection, HTTP/2
-    /// resets the stream alone.
+    /// Gives the connection back, or ends the request at once if its answer is not complete: HTTP/1 closes the
+    /// connection, HTTP/2 resets the stream alone.
     pub(super) fn finish(&mut self) {
         let Some(session) = self.session.take() else { return };
         let half_sent = self.sent != Sent::All && matches!(session, HttpSession::H1(_));
@@ -146,7 +148,8 @@ impl Exchange {
             // Dropping closes. Without a runtime the process is about to end.
             return;
         }
-        // Pingora waits only where it closes, and a close that would wait is dropped with its connection, which closes it too.
+        // Pingora waits only where it closes, and a close that would wait is dropped with its connection, which closes
+        // it too.
         let release = pin!(self.connector.release_http_session(session, &self.peer, self.keep));
         let _ = release.poll(&mut Context::from_waker(Waker::noop()));
     }
@@ -266,7 +269,8 @@ pub(super) fn ready<F: Future>(future: F) -> Option<F::Output> {
     }
 }
 
-/// What is sent: the request's own fields without those about a connection, `Host` or `:authority`, and `Content-Length`.
+/// What is sent: the request's own fields without those about a connection, `Host` or `:authority`, and
+/// `Content-Length`.
 fn request_head(peer: &Peer, request: &Request, h2: bool) -> Result<RequestHeader, Error> {
     let unwritable = || Error::Protocol("the request can't be written as HTTP");
     let target = request.target.as_str();
@@ -322,8 +326,8 @@ fn io_kind(error: &pingora::Error) -> Option<io::ErrorKind> {
     Some(cause.kind())
 }
 
-/// Whether a part of the head had come when the connection broke: then the service has looked at the request. Pingora counts these
-/// bytes in its text alone; a test holds it to that.
+/// Whether a part of the head had come when the connection broke: then the service has looked at the request. Pingora
+/// counts these bytes in its text alone; a test holds it to that.
 fn is_mid_head(error: &pingora::Error) -> bool {
     let context = error.context.as_ref().map_or("", |context| context.as_str());
     context.contains("bytes already read: ") && !context.ends_with("bytes already read: 0")

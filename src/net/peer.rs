@@ -16,8 +16,8 @@ use super::resolve::Addresses;
 use super::tls::{self, Credentials};
 use super::{Error, Origin, Resolve};
 
-/// A connection that nobody used for this long is closed. Many services close theirs after 5 s and some after 2 s, and a request that meets
-/// such a close has to be sent again.
+/// A connection that nobody used for this long is closed. Many services close theirs after 5 s and some after 2 s, and
+/// a request that meets such a close has to be sent again.
 const POOL_IDLE: Duration = Duration::from_secs(4);
 
 /// The same over TLS, where a new connection is dear and services are more patient.
@@ -71,12 +71,14 @@ pub struct Settings {
     pub connect: Duration,
     /// Until the service takes the next 64 KiB of a request.
     pub write: Duration,
-    /// Between two bytes of an answer where Pingora's own proxy reads it; [`Client`](super::Client) leaves this to each request.
+    /// Between two bytes of an answer where Pingora's own proxy reads it; [`Client`](super::Client) leaves this to each
+    /// request.
     pub read: Duration,
 }
 
-/// One service: where it is, how it is reached, and which of its addresses answer. Connections are pooled by address and by everything
-/// that was verified when they were opened, so two peers share some exactly when they would open the same.
+/// One service: where it is, how it is reached, and which of its addresses answer. Connections are pooled by address
+/// and by everything that was verified when they were opened, so two peers share some exactly when they would open the
+/// same.
 pub struct Peer {
     pub(super) origin: Origin,
     pub(super) version: HttpVersion,
@@ -135,8 +137,8 @@ impl Peer {
         &self.origin
     }
 
-    /// The peer for Pingora's own proxy, at the address whose turn it is, with its timers set. Looks the name up at first and when
-    /// its answer is old, within the connect timer.
+    /// The peer for Pingora's own proxy, at the address whose turn it is, with its timers set. Looks the name up at
+    /// first and when its answer is old, within the connect timer.
     pub async fn http_peer(&self) -> Result<Box<HttpPeer>, Error> {
         let deadline = Instant::now() + self.connect;
         let candidates = self.candidates(deadline).await?;
@@ -149,8 +151,8 @@ impl Peer {
         Ok(Box::new(peer))
     }
 
-    /// Tells that nothing answered at `address`: it is tried last for half a minute. Once that is so of all addresses, the name is looked up
-    /// again before the next request.
+    /// Tells that nothing answered at `address`: it is tried last for half a minute. Once that is so of all addresses,
+    /// the name is looked up again before the next request.
     pub fn avoid(&self, address: SocketAddr) {
         self.addresses.avoid(address);
     }
@@ -186,8 +188,8 @@ impl Peer {
     }
 }
 
-/// Pingora's pool knows connections by address and server name, but not by the authorities that were trusted nor by the version that
-/// was offered. The key is the same after a reload that changed nothing, so connections outlive it.
+/// Pingora's pool knows connections by address and server name, but not by the authorities that were trusted nor by the
+/// version that was offered. The key is the same after a reload that changed nothing, so connections outlive it.
 fn group_key(settings: &Settings, credentials: &Credentials) -> u64 {
     let mut hasher = DefaultHasher::new();
     settings.origin.hash(&mut hasher);

@@ -21,8 +21,8 @@ const RELEASE_BYTES: usize = 16 << 10;
 const KEEP_ALIVE_MIN: Duration = Duration::from_millis(500);
 const KEEP_ALIVE_MAX: Duration = Duration::from_mins(1);
 
-/// An answer whose head has come. Dropping it before the body's end ends the request at once: HTTP/1 closes the connection, HTTP/2
-/// resets the stream. Once the end was read, the connection is back in the pool.
+/// An answer whose head has come. Dropping it before the body's end ends the request at once: HTTP/1 closes the
+/// connection, HTTP/2 resets the stream. Once the end was read, the connection is back in the pool.
 pub struct Response {
     /// The status, 200 and above.
     pub status: StatusCode,
@@ -83,8 +83,8 @@ impl Response {
         response
     }
 
-    /// The next part of the body as it arrives, never empty; `None` is the proven end, see [`Self::end`]. A body that was cut is an
-    /// error, and stays one. Cancel-safe: dropping the future loses nothing.
+    /// The next part of the body as it arrives, never empty; `None` is the proven end, see [`Self::end`]. A body that
+    /// was cut is an error, and stays one. Cancel-safe: dropping the future loses nothing.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, Error> {
         self.next(self.idle).await
     }
@@ -104,8 +104,8 @@ impl Response {
         self.reused
     }
 
-    /// For who knows from the content that nothing more will come: reads the end of the framing, so that the connection can be used
-    /// again. Takes 250 ms and 16 KiB at most, and then ends the request.
+    /// For who knows from the content that nothing more will come: reads the end of the framing, so that the connection
+    /// can be used again. Takes 250 ms and 16 KiB at most, and then ends the request.
     pub async fn release(mut self) {
         let deadline = Instant::now() + RELEASE_TIME;
         let mut left = RELEASE_BYTES;

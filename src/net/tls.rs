@@ -25,10 +25,12 @@ const SYSTEM_BUNDLES: [&str; 6] = [
 /// Names the system's bundle for everything that has no authorities of its own.
 const SYSTEM_BUNDLE_VARIABLE: &str = "SSL_CERT_FILE";
 
-/// A bundle without certificates. Pingora reads it in no time, where the system's takes milliseconds in every connector.
+/// A bundle without certificates. Pingora reads it in no time, where the system's takes milliseconds in every
+/// connector.
 const EMPTY_BUNDLE: &str = "/dev/null";
 
-/// A certificate that signs nothing: its key was thrown away. Pingora wants an authority also where nothing is verified.
+/// A certificate that signs nothing: its key was thrown away. Pingora wants an authority also where nothing is
+/// verified.
 const NOBODY: &[u8] = include_bytes!("tls/nobody.pem");
 
 /// How TLS is spoken to one service.
@@ -66,9 +68,7 @@ pub enum Error {
         problem: String,
     },
     /// Nothing on this system says whom to trust.
-    #[error(
-        "this system has no bundle of certificate authorities: install one, or name one with {SYSTEM_BUNDLE_VARIABLE} or `tls.ca`"
-    )]
+    #[error("no bundle of certificate authorities: install the system's, or set {SYSTEM_BUNDLE_VARIABLE} or `tls.ca`")]
     NoSystemBundle,
     /// A certificate without a key or a key without a certificate.
     #[error("a client certificate needs both `tls.cert` and `tls.key`")]

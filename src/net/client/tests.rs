@@ -146,7 +146,8 @@ async fn a_body_comes_whole_however_it_is_cut() {
     for (answer, end) in [
         ("HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\nhello world", End::Framed),
         (
-            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n6\r\nhello \r\n5;ext=1\r\nworld\r\n0\r\nTrailer: x\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\
+             6\r\nhello \r\n5;ext=1\r\nworld\r\n0\r\nTrailer: x\r\n\r\n",
             End::Framed,
         ),
         ("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nhello world", End::Closed),
