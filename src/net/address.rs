@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What kind of place an address is. An IPv6 address that carries an IPv4 one (mapped, compatible, translated, tunnelled)
-/// is judged by what it carries, wherever it would lead.
+/// What kind of place an address is. An IPv6 address that carries an IPv4 one (mapped, compatible, translated,
+/// tunnelled) is judged by what it carries, wherever it would lead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AddressClass {
     /// Where a cloud hands its machines their credentials and settings.
@@ -23,9 +23,9 @@ pub enum AddressClass {
 /// An address block: the leading bits, as many as counted.
 type Block<T> = (T, u32);
 
-/// One address each, or the block that a provider set aside. Beside AWS, Google, Azure and Oracle also Alibaba (100.100.100.200),
-/// Oracle's older 192.0.0.192, Azure's WireServer (168.63.129.16), Amazon's container credentials (169.254.170.2 and .23),
-/// Tencent (169.254.0.23) and Scaleway (169.254.42.42).
+/// One address each, or the block that a provider set aside. Beside AWS, Google, Azure and Oracle also Alibaba
+/// (100.100.100.200), Oracle's older 192.0.0.192, Azure's WireServer (168.63.129.16), Amazon's container credentials
+/// (169.254.170.2 and .23), Tencent (169.254.0.23) and Scaleway (169.254.42.42).
 const METADATA_V4: [Block<Ipv4Addr>; 7] = [
     (Ipv4Addr::new(169, 254, 169, 0), 24),
     (Ipv4Addr::new(169, 254, 170, 0), 24),
@@ -135,8 +135,8 @@ fn carried_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
         [0, 0, 0, 0, 0, 0, 0, 0 | 1] => return None,
         // Teredo (RFC 4380): the client's address, every bit turned over.
         [0x2001, 0, .., high, low] => (!high, !low),
-        // Compatible (RFC 4291 2.5.5.1), mapped (2.5.5.2), translated (RFC 2765), NAT64 by the well-known prefix (RFC 6052) and
-        // by the local one (RFC 8215), ISATAP under any prefix (RFC 5214), 6to4 (RFC 3056).
+        // Compatible (RFC 4291 2.5.5.1), mapped (2.5.5.2), translated (RFC 2765), NAT64 by the well-known prefix (RFC
+        // 6052) and by the local one (RFC 8215), ISATAP under any prefix (RFC 5214), 6to4 (RFC 3056).
         [0, 0, 0, 0, 0, 0 | 0xffff, high, low]
         | [0, 0, 0, 0, 0xffff, 0, high, low]
         | [0x64, 0xff9b, 0, 0, 0, 0, high, low]

@@ -21,11 +21,13 @@ use super::{Error, Peer, Resolve, Response, SystemResolver};
 /// Connections kept open for the next request, over all services.
 const POOLED_MAX: usize = 512;
 
-/// Sends requests over one pool of connections: HTTP/1.0, 1.1 and 2, with and without TLS. Cheap to clone; one a process.
+/// Sends requests over one pool of connections: HTTP/1.0, 1.1 and 2, with and without TLS. Cheap to clone; one a
+/// process.
 ///
-/// What an answer holds in memory while its reader is slow: over HTTP/1 the 64 KiB that Pingora reads ahead of a socket, the 64 KiB
-/// that it parses, and the part handed out, at most 64 KiB too; over HTTP/2 the stream's window of 128 KiB and the part handed out. Beyond
-/// that the service has to wait. A head may have 64 KiB (Pingora reads up to 1 MiB of it before it is refused).
+/// What an answer holds in memory while its reader is slow: over HTTP/1 the 64 KiB that Pingora reads ahead of a
+/// socket, the 64 KiB that it parses, and the part handed out, at most 64 KiB too; over HTTP/2 the stream's window of
+/// 128 KiB and the part handed out. Beyond that the service has to wait. A head may have 64 KiB (Pingora reads up to 1
+/// MiB of it before it is refused).
 #[derive(Clone)]
 pub struct Client {
     inner: Arc<Inner>,
@@ -37,7 +39,8 @@ struct Inner {
     resolver: Arc<dyn Resolve>,
 }
 
-/// One request. `Host`, `Content-Length` and everything about the connection is set by the client; a `Host` in `headers` stands.
+/// One request. `Host`, `Content-Length` and everything about the connection is set by the client; a `Host` in
+/// `headers` stands.
 #[derive(Debug, Clone)]
 pub struct Request {
     /// Any method but `CONNECT`.
@@ -60,8 +63,8 @@ pub enum Coding {
     /// The body comes as the service encoded it.
     #[default]
     AsSent,
-    /// The body comes plain. None is asked for (`Accept-Encoding: identity`), but gzip is understood, as some services compress whatever they are
-    /// asked; a part may then have 1 MiB. Another coding is an error when the body is read.
+    /// The body comes plain. None is asked for (`Accept-Encoding: identity`), but gzip is understood, as some services
+    /// compress whatever they are asked; a part may then have 1 MiB. Another coding is an error when the body is read.
     Decoded,
 }
 
@@ -93,23 +96,20 @@ impl Client {
         Peer::new(settings, &self.inner.roots, &self.inner.resolver)
     }
 
-    /// Sends a request and waits for the head of the answer, past interim ones. Dropping the future ends the request at once.
+    /// Sends a request and waits for the head of the answer, past interim ones. Dropping the future ends the request at
+    /// once.
     ///
-    /// A request that found its pooled connection dead, or that the service refused unseen, is sent once more on a new connection.
+    /// A request that found its pooled connection dead, or that the service refused unseen, is sent once more on a new
+    /// connection.
     pub async fn send(&self, peer: &Peer, request: Request) -> Result<Response, Error> {
-        let mut exchange = self.open(peer, Pool::Any).await?;
-        let failure = match exchange.head(peer, &request).await {
-            Ok(head) => return Ok(Response::new(exchange, *head, &request)),
-            Err(failure) => failure,
-        };
-        drop(exchange);
-        if !failure.again {
-            return Err(failure.error);
-        }
-        let mut exchange = self.open(peer, Pool::Fresh).await?;
-        match exchange.head(peer, &request).await {
-            Ok(head) => Ok(Response::new(exchange, *head, &request)),
-            Err(failure) => Err(failure.error),
+        let mut pool = Pool::Any;
+        loop {
+            let mut exchange = self.open(peer, pool).await?;
+            match exchange.head(peer, &request).await {
+                Ok(head) => return Ok(Response::new(exchange, *head, &request)),
+                Err(failure) if failure.again && pool == Pool::Any => pool = Pool::Fresh,
+                Err(failure) => return Err(failure.error),
+            }
         }
     }
 

@@ -133,12 +133,18 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_encoded_comes_back_however_it_is_cut(text in prop::collection::vec(0_u8..4, 0..5000), step in 1_usize..3000) {
+        fn what_was_encoded_comes_back_however_it_is_cut(
+            text in prop::collection::vec(0_u8..4, 0..5000),
+            step in 1_usize..3000,
+        ) {
             prop_assert_eq!(decode(&gzip(&text), step), Ok(text));
         }
 
         #[test]
-        fn hostile_bytes_are_an_error_or_text_and_never_a_panic(bytes in prop::collection::vec(any::<u8>(), 1..2000), step in 1_usize..3000) {
+        fn hostile_bytes_are_an_error_or_text_and_never_a_panic(
+            bytes in prop::collection::vec(any::<u8>(), 1..2000),
+            step in 1_usize..3000,
+        ) {
             let _ = decode(&bytes, step);
             let _ = decode(&[&gzip(b"hello"), bytes.as_slice()].concat(), step);
         }

@@ -3,8 +3,8 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-/// Why an exchange with a service failed. What it says is fit for the log and holds no header, no body and no credential;
-/// it names addresses, so callers are not shown it.
+/// Why an exchange with a service failed. What it says is fit for the log and holds no header, no body and no
+/// credential; it names addresses, so callers are not shown it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The host's name leads to no address.

@@ -1,5 +1,4 @@
-//! `Exchange`: one request and its answer on one connection of the pool. Whatever happens, the connection is either given back
-//! clean or closed.
+//! `Exchange`: one request and its answer on one connection, which is given back clean or closed, whatever happens.
 
 use std::io;
 use std::pin::pin;
@@ -24,7 +23,8 @@ use super::{Error, HttpVersion, Peer};
 /// A request's body leaves in parts of this size, and after each it is seen whether the answer is already there.
 const WRITE_PART: usize = 64 << 10;
 
-/// How long an answer may take that was perhaps sent before the service stopped reading the request.
+/// How long an answer may take that was perhaps sent before the service stopped reading the request. One that neither
+/// reads on nor closes is heard when the write timer has run out.
 const EARLY_ANSWER: Duration = Duration::from_millis(500);
 
 /// Interim answers (1xx) before the answer.
@@ -33,7 +33,8 @@ const INTERIM_MAX: usize = 16;
 /// Bytes of names and values in an answer's head. Pingora itself stops at 1 MiB and 255 fields.
 const HEAD_MAX: usize = 64 << 10;
 
-/// Fields about a connection: they are never sent, as each connection has its own (RFC 9110 7.6.1), and HTTP/2 forbids them.
+/// Fields about a connection: they are never sent, as each connection has its own (RFC 9110 7.6.1), and HTTP/2 forbids
+/// them.
 const CONNECTION_FIELDS: [HeaderName; 7] = [
     header::CONNECTION,
     header::TRANSFER_ENCODING,
@@ -55,6 +56,8 @@ pub(super) struct Exchange {
     sent: Sent,
     /// An answer that came before the request was sent.
     early: Option<Box<ResponseHeader>>,
+    /// How long the connection may wait in the pool.
+    keep: Option<Duration>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -67,7 +70,8 @@ enum Sent {
 /// A failed exchange.
 pub(super) struct Failure {
     pub(super) error: Error,
-    /// The service has not looked at the request: its pooled connection was dead, or it said so. It may be sent once more.
+    /// The service has not looked at the request: its pooled connection was dead, or it said so. It may be sent once
+    /// more.
     pub(super) again: bool,
 }
 
@@ -77,6 +81,7 @@ impl Exchange {
         let (session, reused) = connector.get_http_session(&peer).await?;
         Ok(Self {
             connector: Arc::clone(connector),
+            keep: peer.options.idle_timeout,
             peer,
             session: Some(session),
             reused,
@@ -85,12 +90,17 @@ impl Exchange {
         })
     }
 
-    /// Under which peer an HTTP/1 connection is pooled from now on. One of HTTP/2 is pooled from its first request on, so it
-    /// stays where it was opened.
+    /// Under which peer an HTTP/1 connection is pooled from now on. One of HTTP/2 is pooled from its first request on,
+    /// so it stays where it was opened.
     pub(super) fn keep_as(&mut self, peer: HttpPeer) {
         if matches!(self.session, Some(HttpSession::H1(_))) {
             self.peer = peer;
         }
+    }
+
+    /// How long the connection may wait in the pool, where the service has said so.
+    pub(super) fn keep_for(&mut self, time: Duration) {
+        self.keep = Some(time);
     }
 
     pub(super) fn is_reused(&self) -> bool {
@@ -129,17 +139,18 @@ impl Exchange {
         self.session.as_mut().is_none_or(HttpSession::response_done)
     }
 
-    /// Gives the connection back, or ends the request at once if its answer is not complete: HTTP/1 closes the connection, HTTP/2
-    /// resets the stream alone.
-    pub(super) fn finish(&mut self, idle: Duration) {
+    /// Gives the connection back, or ends the request at once if its answer is not complete: HTTP/1 closes the
+    /// connection, HTTP/2 resets the stream alone.
+    pub(super) fn finish(&mut self) {
         let Some(session) = self.session.take() else { return };
         let half_sent = self.sent != Sent::All && matches!(session, HttpSession::H1(_));
         if half_sent || Handle::try_current().is_err() {
             // Dropping closes. Without a runtime the process is about to end.
             return;
         }
-        // Pingora waits only where it closes, and a close that would wait is dropped with its connection, which closes it too.
-        let release = pin!(self.connector.release_http_session(session, &self.peer, Some(idle)));
+        // Pingora waits only where it closes, and a close that would wait is dropped with its connection, which closes
+        // it too.
+        let release = pin!(self.connector.release_http_session(session, &self.peer, self.keep));
         let _ = release.poll(&mut Context::from_waker(Waker::noop()));
     }
 
@@ -168,11 +179,18 @@ impl Exchange {
             if last {
                 break;
             }
-            if let Some(read) = ready(session.read_response_header()) {
-                read.map_err(failed)?;
-                self.early = session.response_header().map(|head| Box::new(head.clone()));
-                if self.early.as_ref().is_some_and(|head| !head.status.is_informational()) {
-                    return Ok(());
+            match ready(session.read_response_header()) {
+                None => {}
+                Some(Ok(())) => {
+                    self.early = session.response_header().map(|head| Box::new(head.clone()));
+                    if self.early.as_ref().is_some_and(|head| !head.status.is_informational()) {
+                        return Ok(());
+                    }
+                }
+                Some(Err(error)) => {
+                    // Pingora panics when it is asked for a head again after it failed.
+                    self.session = None;
+                    return Err(failed(error));
                 }
             }
         }
@@ -196,6 +214,10 @@ impl Exchange {
                 Some(head) => head,
                 None => self.next_head().await?,
             };
+            let bytes: usize = head.headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+            if bytes > HEAD_MAX {
+                return Err(Error::Protocol("the head of its answer is over 64 KiB").into());
+            }
             if head.status == StatusCode::SWITCHING_PROTOCOLS {
                 return Err(Error::Protocol("it switched protocols unasked").into());
             }
@@ -210,17 +232,13 @@ impl Exchange {
         let Some(session) = &mut self.session else { return Err(Error::Reset.into()) };
         session.read_response_header().await.map_err(|error| Failure::of(&error, self.reused))?;
         let head = session.response_header().ok_or(Error::Protocol("an answer without a head"))?;
-        let bytes: usize = head.headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
-        if bytes > HEAD_MAX {
-            return Err(Error::Protocol("the head of its answer is over 64 KiB").into());
-        }
         Ok(Box::new(head.clone()))
     }
 }
 
 impl Drop for Exchange {
     fn drop(&mut self) {
-        self.finish(super::peer::POOL_IDLE);
+        self.finish();
     }
 }
 
@@ -251,7 +269,8 @@ pub(super) fn ready<F: Future>(future: F) -> Option<F::Output> {
     }
 }
 
-/// What is sent: the request's own fields without those about a connection, `Host` or `:authority`, and `Content-Length`.
+/// What is sent: the request's own fields without those about a connection, `Host` or `:authority`, and
+/// `Content-Length`.
 fn request_head(peer: &Peer, request: &Request, h2: bool) -> Result<RequestHeader, Error> {
     let unwritable = || Error::Protocol("the request can't be written as HTTP");
     let target = request.target.as_str();
@@ -291,6 +310,9 @@ fn broken(error: &pingora::Error) -> Error {
     match error.etype() {
         ErrorType::ConnectionClosed => Error::Truncated,
         ErrorType::ReadError if io_kind(error) == Some(io::ErrorKind::UnexpectedEof) => Error::Truncated,
+        ErrorType::ReadError if io_kind(error) == Some(io::ErrorKind::InvalidData) => {
+            Error::Protocol("it broke TLS off, perhaps for want of a client certificate")
+        }
         ErrorType::InvalidHTTPHeader => Error::Protocol("the head of its answer can't be read"),
         ErrorType::H2Downgrade => Error::Protocol("it wants HTTP/1.1, which `http: \"1.1\"` gives it"),
         ErrorType::InvalidH2 => Error::Protocol("its HTTP/2 frames can't be read"),
@@ -304,8 +326,8 @@ fn io_kind(error: &pingora::Error) -> Option<io::ErrorKind> {
     Some(cause.kind())
 }
 
-/// Whether a part of the head had come when the connection broke: then the service has looked at the request. Pingora counts these
-/// bytes in its text alone; a test holds it to that.
+/// Whether a part of the head had come when the connection broke: then the service has looked at the request. Pingora
+/// counts these bytes in its text alone; a test holds it to that.
 fn is_mid_head(error: &pingora::Error) -> bool {
     let context = error.context.as_ref().map_or("", |context| context.as_str());
     context.contains("bytes already read: ") && !context.ends_with("bytes already read: 0")

@@ -36,7 +36,8 @@ pub struct Document {
 }
 
 impl Client {
-    /// Sends a request and reads its whole answer, decoded; `bounds` count what is decoded. Redirects of GET and HEAD are followed within the origin, three at most.
+    /// Sends a request and reads its whole answer, decoded; `bounds` count what is decoded. Redirects of GET and HEAD
+    /// are followed within the origin, three at most.
     pub async fn fetch(&self, peer: &Peer, request: Request, bounds: Bounds) -> Result<Document, Error> {
         match timeout(bounds.time, self.fetch_unhurried(peer, request, bounds.bytes)).await {
             Ok(fetched) => fetched,

@@ -16,12 +16,15 @@ use super::resolve::Addresses;
 use super::tls::{self, Credentials};
 use super::{Error, Origin, Resolve};
 
-/// A connection that nobody used for this long is closed. Many servers close theirs after 5 s and some after 2 s; a request on a
-/// connection that the server is about to close has to be sent again.
-pub(super) const POOL_IDLE: Duration = Duration::from_secs(4);
+/// A connection that nobody used for this long is closed. Many services close theirs after 5 s and some after 2 s, and
+/// a request that meets such a close has to be sent again.
+const POOL_IDLE: Duration = Duration::from_secs(4);
+
+/// The same over TLS, where a new connection is dear and services are more patient.
+const POOL_IDLE_TLS: Duration = Duration::from_secs(30);
 
 /// Addresses that one request tries.
-pub(super) const ADDRESSES_TRIED: usize = 4;
+const ADDRESSES_TRIED: usize = 4;
 
 /// Requests at a time on one HTTP/2 connection.
 const H2_STREAMS: usize = 32;
@@ -68,12 +71,14 @@ pub struct Settings {
     pub connect: Duration,
     /// Until the service takes the next 64 KiB of a request.
     pub write: Duration,
-    /// Between two bytes of an answer where Pingora's own proxy reads it; [`Client`](super::Client) leaves this to each request.
+    /// Between two bytes of an answer where Pingora's own proxy reads it; [`Client`](super::Client) leaves this to each
+    /// request.
     pub read: Duration,
 }
 
-/// One service: where it is, how it is reached, and which of its addresses answer. Connections are pooled by address and by everything
-/// that was verified when they were opened, so two peers share some exactly when they would open the same.
+/// One service: where it is, how it is reached, and which of its addresses answer. Connections are pooled by address
+/// and by everything that was verified when they were opened, so two peers share some exactly when they would open the
+/// same.
 pub struct Peer {
     pub(super) origin: Origin,
     pub(super) version: HttpVersion,
@@ -94,11 +99,13 @@ impl Peer {
         resolver: &Arc<dyn Resolve>,
     ) -> Result<Self, tls::Error> {
         let origin = settings.origin.clone();
-        let credentials = if origin.tls { Credentials::read(&settings.tls, roots)? } else { Credentials::none() };
+        let server_name = settings.tls.server_name.clone().unwrap_or_else(|| origin.host.to_string());
+        let credentials =
+            if origin.tls { Credentials::read(&settings.tls, &server_name, roots)? } else { Credentials::none() };
         let mut options = PeerOptions::new();
         options.verify_cert = !settings.tls.insecure;
         options.verify_hostname = !settings.tls.insecure;
-        options.idle_timeout = Some(POOL_IDLE);
+        options.idle_timeout = Some(if origin.tls { POOL_IDLE_TLS } else { POOL_IDLE });
         options.tcp_keepalive = Some(KEEPALIVE);
         options.http_upstream_request_policy = HttpUpstreamRequestPolicy::deny_upgrades();
         options.max_h2_streams = H2_STREAMS;
@@ -117,7 +124,7 @@ impl Peer {
             connect: settings.connect,
             write: settings.write,
             read: settings.read,
-            server_name: settings.tls.server_name.clone().unwrap_or_else(|| origin.host.to_string()),
+            server_name,
             group_key,
             options,
             client_certificate: credentials.client,
@@ -130,8 +137,8 @@ impl Peer {
         &self.origin
     }
 
-    /// The peer for Pingora's own proxy, at the address whose turn it is, with its timers set. Looks the name up at first and when
-    /// its answer is old, within the connect timer.
+    /// The peer for Pingora's own proxy, at the address whose turn it is, with its timers set. Looks the name up at
+    /// first and when its answer is old, within the connect timer.
     pub async fn http_peer(&self) -> Result<Box<HttpPeer>, Error> {
         let deadline = Instant::now() + self.connect;
         let candidates = self.candidates(deadline).await?;
@@ -144,8 +151,8 @@ impl Peer {
         Ok(Box::new(peer))
     }
 
-    /// Tells that nothing answered at `address`: it is tried last for half a minute. Once that is so of all addresses, the name is looked up
-    /// again before the next request.
+    /// Tells that nothing answered at `address`: it is tried last for half a minute. Once that is so of all addresses,
+    /// the name is looked up again before the next request.
     pub fn avoid(&self, address: SocketAddr) {
         self.addresses.avoid(address);
     }
@@ -181,8 +188,8 @@ impl Peer {
     }
 }
 
-/// Pingora's pool knows connections by address and server name, but not by the authorities that were trusted nor by the version that
-/// was offered. The key is the same after a reload that changed nothing, so connections outlive it.
+/// Pingora's pool knows connections by address and server name, but not by the authorities that were trusted nor by the
+/// version that was offered. The key is the same after a reload that changed nothing, so connections outlive it.
 fn group_key(settings: &Settings, credentials: &Credentials) -> u64 {
     let mut hasher = DefaultHasher::new();
     settings.origin.hash(&mut hasher);
@@ -206,11 +213,9 @@ pub fn connect_error(error: &pingora::Error, within: Duration) -> ConnectError {
     match error.etype() {
         Kind::ConnectRefused => ConnectError::Refused,
         Kind::ConnectTimedout | Kind::TLSHandshakeTimedout => ConnectError::Timeout(within),
-        Kind::TLSHandshakeFailure | Kind::InvalidCert | Kind::HandshakeError | Kind::TLSWantX509Lookup => {
-            ConnectError::Tls(
-                error.context.as_ref().map_or("the TLS handshake failed", |context| context.as_str()).into(),
-            )
-        }
+        Kind::TLSHandshakeFailure | Kind::InvalidCert => ConnectError::Tls(
+            error.context.as_ref().map_or("the TLS handshake failed", |context| context.as_str()).into(),
+        ),
         _ => ConnectError::Unreachable,
     }
 }

@@ -1,4 +1,5 @@
-//! `Resolve`: from a host's name to its addresses, kept fresh while it is used and off the request's path after the first time.
+//! `Resolve`: from a host's name to its addresses, kept fresh while it is used and off the request's path after the
+//! first time.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -91,7 +92,8 @@ impl Addresses {
         }
     }
 
-    /// Nothing answered at `address`: it is tried last for a while. Once nothing answered at any, the name is asked for again.
+    /// Nothing answered at `address`: it is tried last for a while. Once nothing answered at any, the name is asked for
+    /// again.
     pub(super) fn avoid(&self, address: SocketAddr) {
         let mut avoided = self.avoided.lock().unwrap_or_else(PoisonError::into_inner);
         avoided.retain(|(other, since)| *other != address && since.elapsed() < AVOIDED);
@@ -168,8 +170,8 @@ impl Name {
         }
     }
 
-    /// Starts a lookup, unless one runs or has just run. It goes on when the request that wanted it is gone, so that a slow
-    /// name server is asked once and not by every request.
+    /// Starts a lookup, unless one runs or has just run. It goes on when the request that wanted it is gone, so that a
+    /// slow name server is asked once and not by every request.
     fn look_up(self: &Arc<Self>) {
         let started = self.known.send_if_modified(|known| {
             let due = !known.running && known.asked.is_none_or(|at| at.elapsed() >= BETWEEN_LOOKUPS);

@@ -12,17 +12,17 @@ use super::client::{Coding, Request};
 use super::decode::Decoder;
 use super::error::Timer;
 use super::exchange::{Exchange, ready};
-use super::peer::POOL_IDLE;
 
 /// How long [`Response::release`] reads on, and how much.
 const RELEASE_TIME: Duration = Duration::from_millis(250);
 const RELEASE_BYTES: usize = 16 << 10;
 
-/// A service that says for how long it keeps a connection is believed up to this.
-const POOL_IDLE_MAX: Duration = Duration::from_mins(1);
+/// A service that says for how long it keeps a connection is believed between these.
+const KEEP_ALIVE_MIN: Duration = Duration::from_millis(500);
+const KEEP_ALIVE_MAX: Duration = Duration::from_mins(1);
 
-/// An answer whose head has come. Dropping it before the body's end ends the request at once: HTTP/1 closes the connection, HTTP/2
-/// resets the stream. Once the end was read, the connection is back in the pool.
+/// An answer whose head has come. Dropping it before the body's end ends the request at once: HTTP/1 closes the
+/// connection, HTTP/2 resets the stream. Once the end was read, the connection is back in the pool.
 pub struct Response {
     /// The status, 200 and above.
     pub status: StatusCode,
@@ -36,7 +36,6 @@ pub struct Response {
     state: State,
     ends_by: End,
     idle: Option<Duration>,
-    pool_idle: Duration,
     reused: bool,
 }
 
@@ -62,13 +61,15 @@ impl Response {
         let bodiless =
             request.method == Method::HEAD || matches!(head.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
         let ends_by = if bodiless { End::Framed } else { end_of(head.version, &head.headers) };
+        if let Some(time) = keep_alive(&head.headers) {
+            exchange.keep_for(time);
+        }
         let done = exchange.is_done();
         let decodes = request.coding == Coding::Decoded && !done;
         let mut response = Self {
             ends_by,
             decoder: if decodes { Decoder::of(&mut head.headers) } else { None },
             idle: request.timeouts.idle,
-            pool_idle: pool_idle(&head.headers),
             reused: exchange.is_reused(),
             status: head.status,
             headers: head.headers,
@@ -82,8 +83,8 @@ impl Response {
         response
     }
 
-    /// The next part of the body as it arrives, never empty; `None` is the proven end, see [`Self::end`]. A body that was cut is an
-    /// error, and stays one. Cancel-safe: dropping the future loses nothing.
+    /// The next part of the body as it arrives, never empty; `None` is the proven end, see [`Self::end`]. A body that
+    /// was cut is an error, and stays one. Cancel-safe: dropping the future loses nothing.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, Error> {
         self.next(self.idle).await
     }
@@ -103,8 +104,8 @@ impl Response {
         self.reused
     }
 
-    /// For who knows from the content that nothing more will come: reads the end of the framing, so that the connection can be used
-    /// again. Takes 250 ms and 16 KiB at most, and then ends the request.
+    /// For who knows from the content that nothing more will come: reads the end of the framing, so that the connection
+    /// can be used again. Takes 250 ms and 16 KiB at most, and then ends the request.
     pub async fn release(mut self) {
         let deadline = Instant::now() + RELEASE_TIME;
         let mut left = RELEASE_BYTES;
@@ -152,7 +153,7 @@ impl Response {
     fn settle(&mut self, state: State) {
         self.state = state;
         if let Some(mut exchange) = self.exchange.take() {
-            exchange.finish(self.pool_idle);
+            exchange.finish();
         }
     }
 }
@@ -169,12 +170,8 @@ fn end_of(version: Version, headers: &HeaderMap) -> End {
 }
 
 /// How long the connection may wait for its next request: a second less than `Keep-Alive: timeout=5` says.
-fn pool_idle(headers: &HeaderMap) -> Duration {
-    let said = headers.get("keep-alive").and_then(|value| value.to_str().ok()).and_then(|value| {
-        let timeout = value.split(',').find_map(|parameter| parameter.trim().strip_prefix("timeout="))?;
-        timeout.trim().parse().ok().map(Duration::from_secs)
-    });
-    said.map_or(POOL_IDLE, |said: Duration| {
-        said.saturating_sub(Duration::from_secs(1)).clamp(Duration::from_millis(500), POOL_IDLE_MAX)
-    })
+fn keep_alive(headers: &HeaderMap) -> Option<Duration> {
+    let mut parameters = headers.get("keep-alive")?.to_str().ok()?.split(',');
+    let seconds = parameters.find_map(|parameter| parameter.trim().strip_prefix("timeout="))?.trim().parse().ok()?;
+    Some(Duration::from_secs(seconds).saturating_sub(Duration::from_secs(1)).clamp(KEEP_ALIVE_MIN, KEEP_ALIVE_MAX))
 }

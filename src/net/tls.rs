@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use pingora::protocols::tls::CaType;
-use pingora::tls::{CertificateDer, ClientConfig, PrivateKeyDer, RootCertStore, version};
+use pingora::tls::{CertificateDer, ClientConfig, PrivateKeyDer, RootCertStore, ServerName, version};
 use pingora::utils::tls::{CertKey, WrappedX509, parse_x509};
 use rustls_pki_types::pem::{self, PemObject};
 
@@ -25,10 +25,12 @@ const SYSTEM_BUNDLES: [&str; 6] = [
 /// Names the system's bundle for everything that has no authorities of its own.
 const SYSTEM_BUNDLE_VARIABLE: &str = "SSL_CERT_FILE";
 
-/// A bundle without certificates. Pingora reads it in no time, where the system's takes milliseconds in every connector.
+/// A bundle without certificates. Pingora reads it in no time, where the system's takes milliseconds in every
+/// connector.
 const EMPTY_BUNDLE: &str = "/dev/null";
 
-/// A certificate that signs nothing: its key was thrown away. Pingora wants an authority also where nothing is verified.
+/// A certificate that signs nothing: its key was thrown away. Pingora wants an authority also where nothing is
+/// verified.
 const NOBODY: &[u8] = include_bytes!("tls/nobody.pem");
 
 /// How TLS is spoken to one service.
@@ -57,7 +59,7 @@ pub enum Error {
         /// What the system said.
         source: std::io::Error,
     },
-    /// The file is no bundle of ours.
+    /// What the file holds can't be used.
     #[error("{} {problem}", file.display())]
     Content {
         /// Which one.
@@ -66,13 +68,14 @@ pub enum Error {
         problem: String,
     },
     /// Nothing on this system says whom to trust.
-    #[error(
-        "this system has no bundle of certificate authorities: install one, or name one with {SYSTEM_BUNDLE_VARIABLE} or `tls.ca`"
-    )]
+    #[error("no bundle of certificate authorities: install the system's, or set {SYSTEM_BUNDLE_VARIABLE} or `tls.ca`")]
     NoSystemBundle,
     /// A certificate without a key or a key without a certificate.
     #[error("a client certificate needs both `tls.cert` and `tls.key`")]
     Half,
+    /// A server name that no certificate can hold.
+    #[error("`{0}` can't be verified as a server's name; `tls.server_name` says which to verify")]
+    ServerName(String),
 }
 
 /// The authorities that peers without a `ca` of their own trust.
@@ -143,8 +146,12 @@ impl Credentials {
         Self { ca: None, client: None }
     }
 
-    pub(super) fn read(settings: &Settings, roots: &Roots) -> Result<Self, Error> {
+    pub(super) fn read(settings: &Settings, server_name: &str, roots: &Roots) -> Result<Self, Error> {
         pingora::tls::install_default_crypto_provider();
+        // Pingora puts a hyphen in place of an underscore, as hosts behind wildcard certificates have them.
+        if ServerName::try_from(server_name.replace('_', "-")).is_err() {
+            return Err(Error::ServerName(server_name.to_owned()));
+        }
         let ca = match &settings.ca {
             Some(file) => Some(authorities(file)?),
             None if settings.insecure => Some(nobody()?),

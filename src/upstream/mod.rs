@@ -1,7 +1,7 @@
 //! The services that do the work: where they are, how they are spoken to, and how they have been doing.
 //!
-//! An [`Upstream`] has one server today. Balancing, health checks and retries belong here: [`Upstream::send`] is where a request
-//! meets its server, and the only place that needs to know of several.
+//! An [`Upstream`] has one server today. Balancing, health checks and retries belong here: [`Upstream::send`] is where
+//! a request meets its server, and the only place that needs to know of several.
 
 mod failures;
 mod service;

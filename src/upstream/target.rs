@@ -38,8 +38,8 @@ impl Target {
         Ok(target)
     }
 
-    /// The service's target for a request's own: `/current?city=Oslo` under `http://host/v1?key=k` is `/v1/current?city=Oslo&key=k`.
-    /// An own path that is empty means the URL's as it was written.
+    /// The service's target for a request's own: `/current?city=Oslo` under `http://host/v1?key=k` is
+    /// `/v1/current?city=Oslo&key=k`. An own path that is empty means the URL's as it was written.
     pub(super) fn of(&self, own: &str) -> Result<PathAndQuery, InvalidTarget> {
         let (path, query) = own.split_once('?').map_or((own, None), |(path, query)| (path, Some(query)));
         let queries: Vec<&str> =

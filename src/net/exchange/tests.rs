@@ -285,3 +285,24 @@ async fn an_answer_that_comes_before_the_body_was_sent_is_heard() {
     });
     assert_eq!(answer.unwrap().status, StatusCode::PAYLOAD_TOO_LARGE);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_that_is_reset_while_the_body_is_sent_is_an_error() {
+    for _ in 0..20 {
+        let (service, client) = (StandIn::start().await, client());
+        let peer = h2_peer(&client, &service);
+        let serving = tokio::spawn(async move {
+            let Caller { stream } = service.accept().await;
+            let mut windows = h2::server::Builder::new();
+            windows.initial_window_size(32 << 20).initial_connection_window_size(32 << 20);
+            let mut connection = windows.handshake(stream).await.unwrap();
+            let (request, mut respond) = next(&mut connection).await;
+            respond.send_reset(Reason::INTERNAL_ERROR);
+            drop(request);
+            while connection.accept().await.is_some() {}
+        });
+        let answer = client.send(&peer, post("/", vec![b'x'; 16 << 20])).await;
+        assert_eq!(answer.err(), Some(Error::Reset));
+        serving.abort();
+    }
+}

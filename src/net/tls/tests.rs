@@ -118,7 +118,15 @@ async fn a_client_certificate_is_shown_where_it_is_asked_for() {
     let tls = Settings { cert: Some(fixture("client.pem")), key: Some(fixture("client.key")), ..trusting() };
     exchange(&client, &service, &peer_settings(&service, "127.0.0.1", tls), true).await.unwrap();
     let refused = exchange(&client, &service, &peer_settings(&service, "127.0.0.1", trusting()), true).await;
-    assert!(refused.is_err());
+    assert!(refused.unwrap_err().to_string().contains("client certificate"));
+}
+
+#[test]
+fn a_server_name_that_no_certificate_can_hold_is_refused_at_load() {
+    for (name, holds) in [("service.test", true), ("my_service.test", true), ("::1", true), ("a b", false), ("", false)]
+    {
+        assert_eq!(Credentials::read(&trusting(), name, &Roots::none()).is_ok(), holds, "{name}");
+    }
 }
 
 #[tokio::test]
@@ -225,7 +233,7 @@ fn files_that_pingora_would_panic_on_are_named_with_what_is_wrong() {
         assert!(error.contains(problem), "{error}");
     }
     let half = Settings { cert: Some(cert), ..Settings::default() };
-    assert!(matches!(Credentials::read(&half, &Roots::none()), Err(Error::Half)));
+    assert!(matches!(Credentials::read(&half, "localhost", &Roots::none()), Err(Error::Half)));
 }
 
 #[test]
