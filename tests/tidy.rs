@@ -80,9 +80,16 @@ fn pingora_stays_behind_its_doors_and_pure_rooms_are_pure() {
         let banned: &[&str] = match nature {
             Some(Nature::Pingora) | None => &[],
             Some(Nature::Plain) => &["pingora"],
-            Some(Nature::Pure) => {
-                &["pingora", "tokio::", "async ", ".await", "tracing::", "Instant::now", "SystemTime::now", "std::net::Tcp"]
-            }
+            Some(Nature::Pure) => &[
+                "pingora",
+                "tokio::",
+                "async ",
+                ".await",
+                "tracing::",
+                "Instant::now",
+                "SystemTime::now",
+                "std::net::Tcp",
+            ],
         };
         for (number, line) in code(&text) {
             for word in banned.iter().filter(|word| line.contains(**word)) {
@@ -177,12 +184,20 @@ fn room(path: &Path) -> Option<&'static str> {
 /// Numbered lines without comments, up to the tests of the file.
 fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let end = text.find("#[cfg(test)]\nmod ").unwrap_or(text.len());
-    text[..end].lines().enumerate().map(|(index, line)| (index + 1, line)).filter(|(_, line)| !line.trim_start().starts_with("//"))
+    text[..end]
+        .lines()
+        .enumerate()
+        .map(|(index, line)| (index + 1, line))
+        .filter(|(_, line)| !line.trim_start().starts_with("//"))
 }
 
 /// The rooms that a line names as `crate::room` or in `use crate::{room, …}`.
 fn imports(line: &str) -> impl Iterator<Item = &str> {
-    let group = line.trim_start().strip_prefix("use crate::{").map_or("", |group| group.split('}').next().unwrap_or(""));
-    let plain = line.split("crate::").skip(1).map(|rest| rest.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or(""));
+    let group =
+        line.trim_start().strip_prefix("use crate::{").map_or("", |group| group.split('}').next().unwrap_or(""));
+    let plain = line
+        .split("crate::")
+        .skip(1)
+        .map(|rest| rest.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or(""));
     plain.chain(group.split(',').map(|part| part.trim().split("::").next().unwrap_or("")))
 }

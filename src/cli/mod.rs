@@ -1,5 +1,6 @@
 //! The command line: one file a subcommand.
 
+mod agent;
 mod catalog;
 mod check;
 mod demo;
@@ -7,6 +8,7 @@ mod process;
 mod schema;
 mod serve;
 mod source;
+mod talk;
 
 use std::process::ExitCode;
 
@@ -29,6 +31,7 @@ enum Command {
     Catalog(catalog::Catalog),
     Schema(schema::Schema),
     Demo(demo::Demo),
+    Talk(talk::Talk),
 }
 
 /// Where the configuration is.
@@ -59,6 +62,7 @@ pub fn run() -> ExitCode {
         Command::Catalog(catalog) => catalog.run(),
         Command::Schema(schema) => schema.run(),
         Command::Demo(demo) => demo.run(),
+        Command::Talk(talk) => talk.run(),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -117,6 +117,15 @@ impl Wire<'_> {
         }
     }
 
+    /// Ends the exchange. One whose end its content has proven may still give its connection back.
+    fn let_go(self, turn: &Turn) {
+        if let Self::Reading(response) = self
+            && turn.outcome().reply.is_some()
+        {
+            tokio::spawn(response.release());
+        }
+    }
+
     /// A chunk that is there already.
     fn ready(&mut self) -> Option<Bytes> {
         match self {
@@ -171,7 +180,7 @@ impl<'a> Conversing<'a> {
                     continue;
                 }
                 Step::Over(ending) => {
-                    drop(wire);
+                    wire.let_go(&turn);
                     self.finish(&turn, ctx).await;
                     return out.end(session, ctx, ending).await;
                 }
