@@ -8,7 +8,6 @@
     clippy::indexing_slicing,
     clippy::print_stdout,
     clippy::string_slice,
-    missing_docs,
     reason = "a bench that can't run ends with a panic"
 )]
 
