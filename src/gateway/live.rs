@@ -9,6 +9,7 @@ use http::HeaderValue;
 use serde_json::{Map, Value};
 
 use super::handler::capability::Call;
+use super::handler::talk::later::Queries;
 use super::router::Agents;
 use crate::capability::{Capability, CookiePolicy, Service, Table};
 use crate::catalog::{self, Document, Facts, Published};
@@ -21,6 +22,10 @@ use crate::talk::dialect::{Conversation, Problem};
 use crate::talk::settings::{DialectChoice, History, NewsContext};
 use crate::talk::{Dialect, guide::Guide};
 use crate::upstream::{self, Upstream, Upstreams};
+
+/// Asynchronous talks of an agent that run at once, and that wait.
+const QUERIES_RUNNING: usize = 16;
+const QUERIES_WAITING: usize = 64;
 
 /// Everything that a request is answered by.
 #[derive(Debug)]
@@ -54,13 +59,13 @@ pub(super) struct Agent {
     pub table: Table,
     /// By capability id.
     pub calls: HashMap<Box<str>, Arc<Call>>,
-    /// The routes' names in logs and metrics, by capability id.
-    pub talk: Option<Talk>,
+    pub talk: Option<Arc<Talk>>,
     pub news: Option<NewsSettings>,
     pub guide: Guide,
     pub cors: Option<Vec<HeaderValue>>,
     /// Talk streams that are open.
     pub streams: Arc<AtomicUsize>,
+    pub queries: Queries,
 }
 
 /// How an agent talks.
@@ -176,8 +181,8 @@ impl Parts<'_> {
                 Some((capability.id().into(), Arc::new(call)))
             })
             .collect();
-        let talk = settings.talk.as_ref().map(|talk| self.talk(settings, talk)).transpose()?;
-        let facts = facts(self.config, settings, talk.as_ref(), &table);
+        let talk = settings.talk.as_ref().map(|talk| self.talk(settings, talk).map(Arc::new)).transpose()?;
+        let facts = facts(self.config, settings, talk.as_deref(), &table);
         let guide = Guide::new(&facts.card, &facts.capabilities);
         let published =
             Published::new(facts).map_err(|problem| AssembleError::Catalog { agent: settings.key.clone(), problem })?;
@@ -198,6 +203,7 @@ impl Parts<'_> {
             guide,
             cors,
             streams,
+            queries: Queries::new(QUERIES_RUNNING, QUERIES_WAITING),
         })
     }
 
