@@ -3,10 +3,11 @@
 //! A session id, a caller or a query id is never a key of a table: what is stored is BLAKE3 under 32 bytes that lie
 //! beside the data, so a stolen database alone tells nobody which ids it knows, nor lets weak ones be guessed.
 
-use std::fmt;
+use std::{fmt, io};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use rustix::rand::{GetRandomFlags, getrandom};
 use uuid::Uuid;
 
 use super::news_id::NewsId;
@@ -86,9 +87,13 @@ pub struct OnceScope<'a> {
 }
 
 impl Keys {
-    /// Takes the secret itself.
-    pub fn new(secret: [u8; 32]) -> Self {
-        Self(secret)
+    /// 32 bytes from the kernel.
+    pub fn random() -> io::Result<Self> {
+        let mut secret = [0; 32];
+        match getrandom(&mut secret, GetRandomFlags::empty())? {
+            32 => Ok(Self(secret)),
+            _ => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
     }
 
     /// Reads the secret as gateway.yaml and the key file have it, in base64.
