@@ -16,8 +16,8 @@ use crate::restap::{ErrorCode, SessionId};
 use crate::store::{
     AgentId, Conversation, ConversationId, Lease, LeaseKey, NewsRead, OnceKey, Store, StoreError, TurnEnd,
 };
-use crate::talk::Exchange;
 use crate::talk::dialect::{self, Saved};
+use crate::talk::{Exchange, History, settings};
 
 /// Turns that may wait for the one before them.
 const QUEUE_MAX: usize = 4;
@@ -76,9 +76,12 @@ impl Thread {
     }
 
     /// What was said before, oldest first.
-    pub(super) fn exchanges(&self) -> Vec<Exchange> {
-        let turns = self.conversation.turns.iter();
-        turns.map(|turn| Exchange { user: turn.user.clone(), assistant: turn.assistant.clone() }).collect()
+    pub(super) fn history(&self, limits: settings::History) -> History {
+        let mut history = History::default();
+        for turn in &self.conversation.turns {
+            history.push(Exchange { user: turn.user.clone(), assistant: turn.assistant.clone() }, limits);
+        }
+        history
     }
 
     /// What the upstream gave at the last turn.
@@ -107,7 +110,8 @@ impl Thread {
                 None => Ok(()),
             };
         };
-        if talk.history.turns > 0 {
+        // Services refuse an empty turn of theirs, so one without text is not remembered.
+        if talk.history.turns > 0 && !exchange.assistant.is_empty() {
             let remembered = crate::store::Turn { user: exchange.user, assistant: exchange.assistant };
             self.conversation.push(remembered, talk.history.turns as usize);
         }

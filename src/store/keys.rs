@@ -27,7 +27,7 @@ pub struct Keys([u8; 32]);
 pub struct InvalidKey;
 
 /// An agent, by its key in gateway.yaml; its base path has no part in it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct AgentId(pub Hash);
 
 /// A verified caller.

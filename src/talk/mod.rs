@@ -1,6 +1,5 @@
 //! A turn of talk without I/O: a request becomes a prompt, an upstream's bytes become legal frames.
 
-pub mod catalog;
 pub mod settings;
 
 pub mod dialect;
