@@ -1,5 +1,6 @@
 //! From files to a `Config`: read all, check all, and only then decide.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use super::agent::Draft;
@@ -54,7 +55,8 @@ fn documents(main: Document, path: Option<&Path>, surroundings: Surroundings<'_>
         }
         assemble(main, included, !unreadable.is_empty(), surroundings, &report)
     });
-    let files = paths.into_iter().chain(report.files()).collect();
+    let mut seen = HashSet::new();
+    let files = paths.into_iter().chain(report.files()).filter(|file| seen.insert(file.clone())).collect();
     let mut diagnostics = report.into_diagnostics(&documents);
     diagnostics.extend(unreadable);
     match config {

@@ -64,7 +64,7 @@ pub(super) fn of(text: &str, span: Span, hidden: &[Range<usize>]) -> Option<Exce
         excerpt.text.push(CUT);
     }
     excerpt.width = excerpt.width.max(1);
-    Some(excerpt)
+    (!excerpt.text.trim().is_empty()).then_some(excerpt)
 }
 
 /// The line of a place in a text that could not be read. Nothing is known of what is a credential there, so a line

@@ -91,6 +91,7 @@ impl<'s, 'd> Slot<'s, 'd> {
                 *described = schema;
                 None
             }
+            Side::Read { node, .. } if node.is_unset() => None,
             Side::Read { node, report } => match read(node) {
                 Ok(value) => Some(value),
                 Err(mismatch) => {
@@ -138,12 +139,7 @@ impl<'s, 'd> Slot<'s, 'd> {
         let schema = json!({"type": "integer", "minimum": least as i64, "maximum": most as u64});
         let expects = format!("a whole number from {least} to {most}");
         self.value(json!({"anyOf": [schema, variable()]}), |node| {
-            let number = match node.kind() {
-                Kind::Integer(number) => Some(number),
-                Kind::Text(text) if node.is_filled_in() => text.parse().ok(),
-                _ => None,
-            };
-            let number = number.filter(|number| (least..=most).contains(number));
+            let number = node.as_whole_number().filter(|number| (least..=most).contains(number));
             number.and_then(|number| T::try_from(number).ok()).ok_or_else(|| Mismatch::found(node, &expects))
         })
     }
@@ -238,7 +234,17 @@ impl<'s, 'd> Slot<'s, 'd> {
         mapping: impl FnOnce(Slot<'_, 'd>) -> Option<T>,
         other: impl FnOnce(Slot<'_, 'd>) -> Option<T>,
     ) -> Option<T> {
-        self.either(|kind| kind == Kind::Mapping, mapping, other)
+        self.either(|node| node.kind() == Kind::Mapping, mapping, other)
+    }
+
+    /// Two forms of the same thing: a mapping with this key, or another that is read where none stands.
+    pub fn mapping_with_or<T>(
+        self,
+        key: &str,
+        mapping: impl FnOnce(Slot<'_, 'd>) -> Option<T>,
+        other: impl FnOnce(Slot<'_, 'd>) -> Option<T>,
+    ) -> Option<T> {
+        self.either(|node| node.get(key).is_some(), mapping, other)
     }
 
     /// Two forms of the same thing: a list, or another that is read where none stands.
@@ -247,17 +253,19 @@ impl<'s, 'd> Slot<'s, 'd> {
         list: impl FnOnce(Slot<'_, 'd>) -> Option<T>,
         other: impl FnOnce(Slot<'_, 'd>) -> Option<T>,
     ) -> Option<T> {
-        self.either(|kind| kind == Kind::List, list, other)
+        self.either(|node| node.kind() == Kind::List, list, other)
     }
 
     /// Something that `off` or `false` switches off, and that `true` leaves as it is by default.
     pub fn switch<T>(self, on: impl FnOnce(Slot<'_, 'd>) -> Option<T>) -> Option<Switch<T>> {
         self.either(
-            |kind| matches!(kind, Kind::Bool(_) | Kind::Text("off")),
+            |node| matches!(node.kind(), Kind::Bool(_) | Kind::Text("off" | "no" | "on" | "yes")),
             |slot| {
-                slot.value(json!({"enum": ["off", false, true]}), |node| match node.kind() {
+                slot.value(json!({"anyOf": [{"enum": ["off", false, true]}, variable()]}), |node| match node.kind() {
+                    Kind::Bool(false) | Kind::Text("off") => Ok(Switch::Off),
                     Kind::Bool(true) => Ok(Switch::Default),
-                    _ => Ok(Switch::Off),
+                    Kind::Text("no") => Err(Mismatch::found(node, "a mapping or off").help("write off")),
+                    _ => Err(Mismatch::found(node, "a mapping or off").help("write true, or leave the key out")),
                 })
             },
             |slot| on(slot).map(Switch::On),
@@ -266,7 +274,7 @@ impl<'s, 'd> Slot<'s, 'd> {
 
     fn either<T>(
         self,
-        is_first: impl FnOnce(Kind<'d>) -> bool,
+        is_first: impl FnOnce(Node<'d>) -> bool,
         first: impl FnOnce(Slot<'_, 'd>) -> Option<T>,
         second: impl FnOnce(Slot<'_, 'd>) -> Option<T>,
     ) -> Option<T> {
@@ -275,11 +283,18 @@ impl<'s, 'd> Slot<'s, 'd> {
                 let (mut one, mut two) = (Json::Null, Json::Null);
                 first(Slot::describe(&mut one, definitions));
                 second(Slot::describe(&mut two, definitions));
-                *schema = json!({"anyOf": [one, two]});
+                let forms = [one, two].into_iter().flat_map(|form| match form {
+                    // A form that has forms itself adds them to ours.
+                    Json::Object(mut form) if form.len() == 1 && form.contains_key("anyOf") => {
+                        form.remove("anyOf").and_then(|forms| Some(forms.as_array()?.clone())).unwrap_or_default()
+                    }
+                    form => vec![form],
+                });
+                *schema = json!({"anyOf": forms.collect::<Vec<_>>()});
                 None
             }
             Side::Read { node, .. } => {
-                if is_first(node.kind()) {
+                if is_first(node) {
                     first(self)
                 } else {
                     second(self)

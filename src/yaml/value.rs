@@ -54,9 +54,9 @@ impl Value for ByteSize {
             text_like(Self::PATTERN),
         ]});
         let expects = "a size such as 512KiB or 1MiB";
-        slot.value(schema, |node| match node.kind() {
-            Kind::Integer(bytes) if bytes >= 0 => parse(&bytes.to_string(), expects),
-            Kind::Text(text) => parse(text, expects),
+        slot.value(schema, |node| match (node.kind(), node.as_whole_number()) {
+            (Kind::Text(text), _) => parse(text, expects),
+            (_, Some(bytes)) if bytes >= 0 => parse(&bytes.to_string(), expects),
             _ => Err(Mismatch::found(node, expects)),
         })
     }
