@@ -230,3 +230,28 @@ fn an_empty_section_is_what_a_missing_one_is() {
     );
     assert_eq!(format!("{with:?}"), format!("{without:?}"));
 }
+
+#[test]
+fn a_schema_may_be_as_deep_as_a_file() {
+    let schema = (0..42).fold("{type: string}".to_owned(), |inner, _| format!("{{properties: {{a: {inner}}}}}"));
+    let capability = format!("{{id: a, endpoint: /a, method: POST, input_schema: {schema}}}");
+    let text = format!("agent: {{name: A, upstream: http://127.0.0.1:1, capabilities: [{capability}]}}");
+    Config::from_text("t", &text, Path::new(""), surroundings()).unwrap();
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn no_file_is_too_odd(cut in 0_usize..4_500, length in 0_usize..60, put in "[a-z:{}\\[\\]'\"#&*!|>$/ \n-]{0,4}") {
+        let directory = Path::new(GOLDEN).join("valid");
+        let text = std::fs::read_to_string(directory.join("everything.yaml")).unwrap();
+        let (cut, end) = (text.floor_char_boundary(cut), text.floor_char_boundary(cut + length));
+        let text = format!("{}{put}{}", text.get(..cut).unwrap(), text.get(end..).unwrap());
+        let lines = text.lines().count().max(1);
+        for problem in Config::from_text("t", &text, &directory, surroundings()).err().unwrap_or_default() {
+            proptest::prop_assert!(problem.line as usize <= lines + 1 || problem.file != "t");
+            problem.render(Colour::Always);
+        }
+    }
+}

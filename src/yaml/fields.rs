@@ -3,9 +3,10 @@
 use serde_json::{Map, Value as Json, json};
 
 use super::document::{Kind, Node};
+use super::mismatch::{joined, one_of};
 use super::nearest;
 use super::report::{Problem, Report};
-use super::slot::{Side, Slot, joined, one_of, variable};
+use super::slot::{Side, Slot, variable};
 use super::value::{Value, Written};
 
 /// Known keys that an error lists where none is near.

@@ -7,8 +7,9 @@ use serde_json::{Value as Json, json};
 
 use super::document::Kind;
 use super::file;
+use super::mismatch::Mismatch;
 use super::report::Problem;
-use super::slot::{Mismatch, Slot};
+use super::slot::Slot;
 use super::value::Value;
 
 const TYPES: &str = "string, number, integer, boolean, array, object and null";
