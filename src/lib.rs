@@ -5,17 +5,27 @@
 
 // 0: what is on the wire. Types and codecs, nothing that does I/O.
 pub mod restap;
+pub mod sse;
 
 // 1: what everyone stands on.
+pub mod front;
 pub mod net;
 pub mod telemetry;
 pub mod yaml;
 
 // 2: the rooms. Each owns its settings and its errors; none knows another.
 pub mod capability;
+pub mod catalog;
 pub mod store;
 pub mod talk;
 pub mod upstream;
 
 // 3: the file that the operator writes.
 pub mod config;
+
+// 4: a request, end to end.
+pub mod admin;
+pub mod gateway;
+
+// 5: the program.
+pub mod cli;

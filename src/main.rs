@@ -1,3 +1,7 @@
 //! The program `restap-gateway`.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    restap_gateway::cli::run()
+}

@@ -1,5 +1,31 @@
 //! Capabilities: which one a request names, and what the service behind it is asked.
 
+pub mod headers;
 pub mod settings;
+pub mod validate;
 
+mod entry;
+#[cfg(test)]
+mod fixture;
+mod location;
+mod params;
+mod path;
+mod pattern;
+mod query;
+mod rewrite;
+mod service;
+mod table;
+mod template;
+mod trie;
+
+pub use entry::{Body, Capability, CapabilityError};
+pub use headers::{request_headers, response_headers};
+pub use location::Return;
+pub use params::Params;
+pub use path::{InvalidPath, NormalPath};
+pub use pattern::{InvalidPattern, Pattern, PatternProblem};
+pub use rewrite::Target;
+pub use service::{CookiePolicy, InvalidService, Service};
 pub use settings::{Route, Settings};
+pub use table::{Allow, Found, Table};
+pub use template::InvalidTemplate;

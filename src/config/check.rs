@@ -103,7 +103,7 @@ fn open_talk<'d>(server: &Server<'d>, agents: &[Draft<'d>], report: &Report<'d>)
     let talking: Vec<_> =
         agents.iter().filter(|draft| draft.agent.talk.as_ref().is_some_and(|talk| talk.upstream.is_some())).collect();
     let [first, others @ ..] = talking.as_slice() else { return };
-    for (listen, node) in server.listen.iter().filter(|(listen, _)| !listen.is_local()) {
+    for (listen, node) in server.listen.iter().filter(|(listen, _)| !listen.is_loopback()) {
         let Some(node) = node else { continue };
         let others = match others.len() {
             0 => String::new(),

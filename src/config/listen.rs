@@ -1,21 +1,12 @@
-//! `Listen` and `Cidr`: addresses as an operator writes them.
+//! `Cidr`, and how addresses are read.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::path::PathBuf;
+use std::net::IpAddr;
 use std::str::FromStr;
 
+use crate::front::Listen;
 use crate::yaml::slot::text_like;
 use crate::yaml::{Mismatch, Node, Slot, Value, Written};
-
-/// One address to listen on.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Listen {
-    /// TCP. `":8080"` is every IPv6 and IPv4 address.
-    Tcp(SocketAddr),
-    /// A unix socket.
-    Unix(PathBuf),
-}
 
 /// A block of addresses, such as `10.0.0.0/8`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,16 +31,6 @@ pub enum InvalidCidr {
     HostBits(Cidr),
 }
 
-impl Listen {
-    /// Whether only this machine can connect.
-    pub fn is_local(&self) -> bool {
-        match self {
-            Self::Tcp(address) => address.ip().to_canonical().is_loopback(),
-            Self::Unix(_) => true,
-        }
-    }
-}
-
 impl Value for Listen {
     fn take(slot: Slot<'_, '_>) -> Option<Self> {
         slot.value(text_like("unix:.+|.*:[0-9]+"), |node| listen(node).ok_or_else(|| not_an_address(node)))
@@ -57,13 +38,9 @@ impl Value for Listen {
 }
 
 fn listen(node: Node<'_>) -> Option<Listen> {
-    let text = node.as_text()?;
-    if let Some(path) = text.strip_prefix("unix:").filter(|path| !path.is_empty()) {
-        return Some(Listen::Unix(node.document().directory().join(path)));
-    }
-    match text.strip_prefix(':') {
-        Some(port) => Some(Listen::Tcp((Ipv6Addr::UNSPECIFIED, port.parse().ok()?).into())),
-        None => text.parse().ok().map(Listen::Tcp),
+    match node.as_text()?.parse().ok()? {
+        Listen::Unix(path) => Some(Listen::Unix(node.document().directory().join(path))),
+        tcp @ Listen::Tcp(_) => Some(tcp),
     }
 }
 
@@ -79,15 +56,6 @@ fn not_an_address(node: Node<'_>) -> Mismatch {
             mismatch.help(format!("write 127.0.0.1:{port}, or \":{port}\" for every address"))
         }
         _ => mismatch,
-    }
-}
-
-impl fmt::Display for Listen {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tcp(address) => address.fmt(f),
-            Self::Unix(path) => write!(f, "unix:{}", path.display()),
-        }
     }
 }
 

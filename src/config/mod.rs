@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
-pub use listen::{Cidr, Listen};
+pub use listen::Cidr;
 pub use settings::Config;
 pub use shorthand::Shorthand;
 

@@ -3,8 +3,9 @@
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+use super::Cidr;
 use super::settings::{Admin, Limits};
-use super::{Cidr, Listen};
+use crate::front::Listen;
 use crate::net::Url;
 use crate::store;
 use crate::telemetry::settings::{Format, Level, Settings as Log};

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use super::{Cidr, Listen};
+use super::Cidr;
+use crate::front::Listen;
 use crate::restap::catalog::Card;
 use crate::yaml::Secret;
 use crate::{capability, store, talk, telemetry, upstream};

@@ -15,7 +15,7 @@ pub enum Delivery {
 pub struct NotAcceptable;
 
 /// A weight in thousandths, 0 to 1000.
-type Weight = u16;
+pub type Weight = u16;
 
 /// Weights of the ranges that matter; `None` where a range was not listed.
 #[derive(Debug, Default)]
@@ -71,7 +71,7 @@ impl Listed {
 }
 
 /// The q of a range's parameters: 1 without one, `None` if it is broken.
-fn weight<'a>(parameters: impl Iterator<Item = &'a str>) -> Option<Weight> {
+pub fn weight<'a>(parameters: impl Iterator<Item = &'a str>) -> Option<Weight> {
     for parameter in parameters {
         let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
         if name.trim().eq_ignore_ascii_case("q") {

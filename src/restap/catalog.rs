@@ -3,19 +3,59 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// `/.well-known/restap.json`.
+/// `/.well-known/restap.json`. What is not of the protocol's text is there for the clients in the wild.
 #[derive(Debug, Clone, Serialize)]
 pub struct Catalog {
     /// Always [`super::RESTAP_VERSION`].
     pub restap_version: &'static str,
     /// Who this is.
     pub agent: Card,
+    /// The same as the first texts of the protocol had it.
+    pub provider: Provider,
+    /// Where the fixed endpoints are.
+    pub endpoints: Endpoints,
+    /// Always `public-agent`.
+    pub service_type: &'static str,
+    /// The agent's name.
+    pub name: String,
+    /// The agent's version.
+    pub version: String,
+    /// The agent's base URL, where it is configured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub public_url: Option<String>,
     /// What it can do: talk, news, news_receive, then the configured ones.
     pub capabilities: Vec<Capability>,
     /// Packages that help clients; each has at least `name` and `type`.
     pub packages: Vec<Map<String, Value>>,
     /// Related protocols and whether they are served.
     pub protocols: Map<String, Value>,
+}
+
+/// `provider` in the catalog.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Provider {
+    /// The agent's name.
+    pub name: String,
+    /// The agent's version.
+    pub version: String,
+}
+
+/// `endpoints` in the catalog: paths relative to the agent's base URL; one that is not served is left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Endpoints {
+    /// `POST`: talk.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub talk: Option<&'static str>,
+    /// `GET`: read news.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub news: Option<&'static str>,
+    /// `POST`: write news.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub news_post: Option<&'static str>,
+    /// `GET`: this document.
+    pub catalog: &'static str,
+    /// `GET`: health.
+    pub health: &'static str,
 }
 
 /// `agent` in the catalog.
@@ -66,6 +106,12 @@ pub struct Capability {
     /// Talk and news: whether sessions are kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sessions: Option<Value>,
+    /// Whether a schema or a description here is weaker or shorter than the whole one at `x_detail`.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub x_truncated: bool,
+    /// Where the whole entry is, relative to the agent's base URL.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub x_detail: Option<String>,
 }
 
 /// Where an input stands in a request.

@@ -29,6 +29,8 @@ pub enum TalkEvent {
         finish_reason: Option<String>,
         /// Token counts, as the upstream gave them.
         usage: Option<Value>,
+        /// What a RESTAP upstream suggests to do next, passed on.
+        suggested_actions: Option<Value>,
     },
     /// The reply failed; only `done` follows.
     Error {
@@ -83,10 +85,11 @@ impl TalkEvent {
                 put("id", json!(id));
                 put("text", json!(text));
             }
-            Self::End { id, finish_reason, usage } => {
+            Self::End { id, finish_reason, usage, suggested_actions } => {
                 put("id", json!(id));
                 put("finish_reason", json!(finish_reason));
                 put("usage", json!(usage));
+                put("suggested_actions", json!(suggested_actions));
             }
             Self::Error { code, message } => {
                 put("message", json!(message));
@@ -110,7 +113,7 @@ mod tests {
         let events = [
             TalkEvent::Start { id: id.clone(), session_id: session_id.clone() },
             TalkEvent::Delta { id: id.clone(), text: "Hello ".into() },
-            TalkEvent::End { id, finish_reason: None, usage: None },
+            TalkEvent::End { id, finish_reason: None, usage: None, suggested_actions: None },
             TalkEvent::Done { session_id },
         ];
         let lines: Vec<String> = events.iter().map(|event| event.to_json().to_string()).collect();

@@ -1,5 +1,11 @@
 //! What operators see: logs, metrics, readiness.
 
+pub mod health;
+pub mod logs;
+pub mod metrics;
 pub mod settings;
 
+pub use health::{Health, Phase};
+pub use logs::AccessLog;
+pub use metrics::Metrics;
 pub use settings::Settings;

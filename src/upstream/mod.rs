@@ -1,5 +1,79 @@
-//! The services that do the work: where they are and how they are spoken to.
+//! The services that do the work: where they are, how they are spoken to, and how they have been doing.
+//!
+//! An [`Upstream`] has one server today. Balancing, health checks and retries belong here: [`Upstream::send`] is where
+//! a request meets its server, and the only place that needs to know of several.
 
+mod failures;
+mod service;
 pub mod settings;
+mod target;
 
+pub use service::{Kind, Timeouts, Upstream};
 pub use settings::Settings;
+pub use target::InvalidTarget;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::net::{Client, tls};
+
+/// Every upstream of one configuration, by name.
+pub struct Upstreams {
+    by_name: BTreeMap<String, Arc<Upstream>>,
+}
+
+/// What is wrong with an upstream's section.
+#[derive(Debug, thiserror::Error)]
+#[error("upstream `{name}`: {problem}")]
+pub struct Error {
+    /// The upstream's name.
+    pub name: String,
+    /// What is wrong.
+    pub problem: Problem,
+}
+
+/// What can be wrong with one upstream.
+#[derive(Debug, thiserror::Error)]
+pub enum Problem {
+    /// A certificate, a key or a bundle.
+    #[error(transparent)]
+    Tls(#[from] tls::Error),
+    /// A value that no header can carry. The value is a secret and not shown.
+    #[error("the value of header `{0}` holds a character that no header can carry")]
+    Header(http::HeaderName),
+    /// The URL's path or query.
+    #[error("the URL's path or query can't be sent")]
+    Target,
+}
+
+impl Upstreams {
+    /// Makes all of them, reading their certificates.
+    pub fn new(settings: BTreeMap<String, Settings>, client: &Client) -> Result<Self, Error> {
+        let by_name = settings
+            .into_iter()
+            .map(|(name, settings)| match Upstream::new(&settings, client) {
+                Ok(upstream) => Ok((name, Arc::new(upstream))),
+                Err(problem) => Err(Error { name, problem }),
+            })
+            .collect::<Result<_, _>>()?;
+        Ok(Self { by_name })
+    }
+
+    /// The upstream of that name; a URL written in place of a name is one.
+    pub fn get(&self, name: &str) -> Option<&Arc<Upstream>> {
+        self.by_name.get(name)
+    }
+
+    /// All, in the order of their names.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Upstream>> {
+        self.by_name.values()
+    }
+}
+
+/// Whether any of them is verified against the system's certificate authorities, which are then worth loading at start.
+pub fn need_system_roots<'a>(settings: impl IntoIterator<Item = &'a Settings>) -> bool {
+    settings.into_iter().any(|settings| settings.url.origin.tls && tls::needs_system_roots(&settings.tls))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,5 @@
 //! `Settings`: one entry of `upstreams:`.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -13,6 +12,9 @@ use crate::yaml::{Fields, Node, Period, Problem, ReadableFile, Secret, Slot, Swi
 
 /// Headers that belong to the connection, which the gateway sets itself.
 const OWN_HEADERS: [HeaderName; 7] = [CONNECTION, CONTENT_LENGTH, HOST, TE, TRAILER, TRANSFER_ENCODING, UPGRADE];
+
+pub use crate::net::HttpVersion;
+pub use crate::net::tls::Settings as Tls;
 
 /// A service behind the gateway.
 #[derive(Debug, Clone)]
@@ -52,35 +54,6 @@ pub struct Timeouts {
     pub progress: Option<Duration>,
     /// Over the whole exchange; off unless set.
     pub total: Option<Duration>,
-}
-
-/// `tls:` of an upstream.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Tls {
-    /// PEM file of the authorities to trust in place of the system's.
-    pub ca: Option<PathBuf>,
-    /// PEM file of the client certificate chain.
-    pub cert: Option<PathBuf>,
-    /// PEM file of the client certificate's key.
-    pub key: Option<PathBuf>,
-    /// The name to verify and to send, where it is not the URL's host.
-    pub server_name: Option<String>,
-    /// `verify: false`.
-    pub insecure: bool,
-}
-
-/// `http:` of an upstream.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum HttpVersion {
-    /// HTTP/2 where TLS negotiates it, else HTTP/1.1.
-    #[default]
-    Auto,
-    /// HTTP/1.0 requests.
-    Http10,
-    /// HTTP/1.1 only.
-    Http11,
-    /// HTTP/2 only, without TLS by prior knowledge.
-    Http2,
 }
 
 /// `cookies:` of an upstream.

@@ -1,0 +1,198 @@
+//! `Capability`: one entry of `capabilities:`, compiled.
+
+use http::{HeaderName, Method};
+
+use crate::restap;
+use crate::restap::catalog::{Location, Parameter};
+
+use super::params::Params;
+use super::pattern::{InvalidPattern, Pattern};
+use super::rewrite::{Rewrite, Target};
+use super::service::Service;
+use super::settings::{Settings, Validate};
+use super::template::InvalidTemplate;
+use super::validate::{InvalidSchema, Validation};
+
+/// A capability with its patterns, templates and schemas read.
+#[derive(Debug)]
+pub struct Capability {
+    settings: Settings,
+    endpoint: Pattern,
+    allow_slash: Box<[bool]>,
+    rewrite: Rewrite,
+    validation: Validation,
+    body: Body,
+}
+
+/// What a request's body needs on its way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Body {
+    /// Its bytes only pass, and are bounded as they do.
+    Passing,
+    /// It must be seen whole before the service gets any of it.
+    Whole,
+}
+
+/// Why an entry of `capabilities:` can't be served.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CapabilityError {
+    /// `endpoint` is no path template.
+    #[error("{0}")]
+    Endpoint(InvalidPattern),
+    /// `route.path` is no template of the endpoint.
+    #[error("{0}")]
+    RoutePath(InvalidTemplate),
+    /// A value under `route.query`.
+    #[error("{problem}")]
+    RouteQuery {
+        /// The query parameter.
+        name: String,
+        /// The fault.
+        problem: InvalidTemplate,
+    },
+    /// A value under `route.headers`.
+    #[error("{problem}")]
+    RouteHeader {
+        /// The header.
+        name: HeaderName,
+        /// The fault.
+        problem: InvalidTemplate,
+    },
+    /// A header under `route.headers` that no route may set.
+    #[error("`{0}` belongs to the connection and is set by the gateway")]
+    ConnectionHeader(HeaderName),
+    /// An entry of `parameters` with location `path` that the endpoint has not.
+    #[error("the endpoint has no `{{{name}}}`; a path parameter stands in it as a template")]
+    UnknownPathParameter {
+        /// Its place in `parameters`.
+        number: usize,
+        /// Its name.
+        name: String,
+    },
+    /// A schema that can't be compiled.
+    #[error("{0}")]
+    Schema(InvalidSchema),
+    /// Two capabilities answer the same requests.
+    #[error(
+        "`{other}` answers {method} {endpoint} already: endpoints must differ in more than the names of parameters"
+    )]
+    SameEndpoint {
+        /// The id of the one that came first.
+        other: String,
+        /// Both have it.
+        method: Method,
+        /// The endpoint of the first.
+        endpoint: String,
+    },
+    /// Two capabilities have one id.
+    #[error("the id `{0}` is taken already")]
+    SameId(String),
+}
+
+impl Capability {
+    /// Compiles an entry, reporting everything that is wrong with it. Schemas are compiled when they are first
+    /// needed: [`Validation::compile`] does it now.
+    pub fn new(settings: Settings) -> Result<Self, Vec<CapabilityError>> {
+        let endpoint: Pattern =
+            settings.endpoint.parse().map_err(|problem| vec![CapabilityError::Endpoint(problem)])?;
+        let mut problems = Vec::new();
+        for (number, parameter) in settings.parameters.iter().enumerate() {
+            if parameter.location == Location::Path && !endpoint.names().iter().any(|name| **name == *parameter.name) {
+                problems.push(CapabilityError::UnknownPathParameter { number, name: parameter.name.clone() });
+            }
+        }
+        let rewrite = Rewrite::new(&settings.route, &endpoint, &mut problems);
+        let Some(rewrite) = rewrite.filter(|_| problems.is_empty()) else { return Err(problems) };
+        let sees_body = settings.validate_request != Validate::Off && settings.input_schema.is_some();
+        let parameters = complete(&settings.parameters, &endpoint);
+        let allow_slash =
+            |name: &str| parameters.iter().any(|parameter| parameter.name == name && parameter.allow_slash);
+        Ok(Self {
+            allow_slash: endpoint.names().iter().map(|name| allow_slash(name)).collect(),
+            validation: Validation::new(&settings, &parameters),
+            body: if sees_body { Body::Whole } else { Body::Passing },
+            settings: Settings { parameters, ..settings },
+            endpoint,
+            rewrite,
+        })
+    }
+
+    /// Unique within the agent.
+    pub fn id(&self) -> &str {
+        &self.settings.id
+    }
+
+    /// As written, with a required string for every template that had no parameter.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Its path template.
+    pub fn endpoint(&self) -> &Pattern {
+        &self.endpoint
+    }
+
+    /// Whether a request's body passes or must be seen whole; the same for every request.
+    pub fn body(&self) -> Body {
+        self.body
+    }
+
+    /// What a request is held against.
+    pub fn validation(&self) -> &Validation {
+        &self.validation
+    }
+
+    /// What the service is asked. `method` and `query` (without `?`) are the caller's.
+    pub fn target(&self, service: &Service, params: &Params, method: &Method, query: Option<&str>) -> Target {
+        self.rewrite.target(service, params, method, query)
+    }
+
+    /// Its entry in the catalog, with the whole schemas.
+    pub fn published(&self) -> restap::Capability {
+        let settings = self.settings.clone();
+        restap::Capability {
+            id: settings.id,
+            title: settings.title,
+            method: settings.method.to_string(),
+            endpoint: settings.endpoint,
+            description: settings.description,
+            parameters: settings.parameters,
+            input_schema: settings.input_schema,
+            output_schema: settings.output_schema,
+            content_types: settings.content_types,
+            output_formats: settings.output_formats,
+            ..restap::Capability::default()
+        }
+    }
+
+    pub(super) fn allow_slash(&self) -> &[bool] {
+        &self.allow_slash
+    }
+
+    pub(super) fn rewrite(&self) -> &Rewrite {
+        &self.rewrite
+    }
+}
+
+/// The parameters as written, path parameters required, and a required string for every template without an entry.
+fn complete(written: &[Parameter], endpoint: &Pattern) -> Vec<Parameter> {
+    let mut parameters = written.to_vec();
+    for parameter in &mut parameters {
+        parameter.required |= parameter.location == Location::Path;
+    }
+    for name in endpoint.names() {
+        let is_it = |parameter: &Parameter| parameter.location == Location::Path && *parameter.name == **name;
+        if !parameters.iter().any(is_it) {
+            parameters.push(Parameter {
+                name: name.to_string(),
+                kind: "string".to_owned(),
+                required: true,
+                description: None,
+                location: Location::Path,
+                schema: None,
+                allow_slash: false,
+            });
+        }
+    }
+    parameters
+}

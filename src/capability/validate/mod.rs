@@ -1,0 +1,229 @@
+//! `Validation`: a request held against the parameters and the body's schema of its capability.
+
+mod cost;
+mod json;
+mod parameter;
+mod schema;
+
+use std::fmt::Write;
+
+use http::{HeaderMap, Method, header};
+use serde::Serialize;
+
+use crate::restap::catalog::Parameter;
+
+use super::params::Params;
+use super::settings::{Settings, Validate};
+
+use parameter::Checked;
+use schema::Schema;
+
+/// The most violations that one answer lists.
+pub const VIOLATIONS_MAX: usize = 10;
+
+/// What requests of a capability must fit. Schemas are compiled when they are first needed, since a large catalog has
+/// thousands and few of them are asked for.
+#[derive(Debug)]
+pub struct Validation {
+    mode: Validate,
+    parameters: Box<[Checked]>,
+    body: Option<Schema>,
+    content_types: Box<[String]>,
+    method: Method,
+}
+
+/// What is held against a capability.
+#[derive(Debug, Clone, Copy)]
+pub struct Input<'a> {
+    /// Of the path.
+    pub params: &'a Params,
+    /// Without `?`.
+    pub query: Option<&'a str>,
+    /// As the caller sent them.
+    pub headers: &'a HeaderMap,
+    /// The whole body, where the capability must see it; `None` where it only passes.
+    pub body: Option<&'a [u8]>,
+}
+
+/// Why a request is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// 400 `invalid_input`, with the violations as `details`.
+    #[error("{}", summary(.0))]
+    Input(Vec<Violation>),
+    /// 400 `invalid_json`.
+    #[error("the body is not JSON: {0}")]
+    Json(String),
+    /// 415 `unsupported_media_type`.
+    #[error("the body's media type is not taken here; send Content-Type: {0} (curl: -H 'Content-Type: {0}')")]
+    MediaType(String),
+    /// The schema itself is broken: 500 `internal`, and a line in the log.
+    #[error("{0}")]
+    Schema(InvalidSchema),
+}
+
+/// One reason why an input is refused. No value of the input stands in it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Violation {
+    /// Which part of the request.
+    pub location: Part,
+    /// A parameter's name, or a JSON Pointer into the body.
+    pub path: String,
+    /// The keyword of JSON Schema that is broken.
+    pub keyword: String,
+    /// What to do, as in `must be an integer`.
+    pub message: String,
+}
+
+/// A part of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Part {
+    /// A `{name}` of the endpoint.
+    Path,
+    /// A query parameter.
+    Query,
+    /// A header.
+    Header,
+    /// The body.
+    Body,
+}
+
+/// A schema that can't be compiled: a dangling or remote `$ref`, an unknown type, a pattern that is none.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{} can't be compiled: {problem}", .parameter.as_ref().map_or("`input_schema`".to_owned(), |name| format!("the schema of `{name}`")))]
+pub struct InvalidSchema {
+    /// The parameter whose schema it is; `None` is `input_schema`.
+    pub parameter: Option<String>,
+    /// What is wrong, and where in the schema.
+    pub problem: String,
+}
+
+impl Validation {
+    pub(super) fn new(settings: &Settings, parameters: &[Parameter]) -> Self {
+        Self {
+            mode: settings.validate_request,
+            parameters: parameters.iter().map(Checked::new).collect(),
+            body: settings.input_schema.clone().map(Schema::new),
+            content_types: settings.content_types.clone().into(),
+            method: settings.method.clone(),
+        }
+    }
+
+    /// What a violation leads to. With [`Validate::Off`] there is nothing to check.
+    pub fn mode(&self) -> Validate {
+        self.mode
+    }
+
+    /// Compiles every schema now, and says which of them can't be.
+    pub fn compile(&self) -> Result<(), Vec<InvalidSchema>> {
+        let of_parameters = self.parameters.iter().map(Checked::compile);
+        let of_body =
+            self.body.iter().map(|schema| schema.compile().map(drop).map_err(|problem| invalid(None, problem)));
+        let problems: Vec<_> = of_parameters.chain(of_body).filter_map(Result::err).collect();
+        if problems.is_empty() { Ok(()) } else { Err(problems) }
+    }
+
+    /// Holds a request against the capability. Parameters and fields that it does not name pass.
+    pub fn check(&self, input: &Input<'_>) -> Result<(), Refused> {
+        let mut violations = Vec::new();
+        for parameter in &self.parameters {
+            parameter.check(input, &mut violations).map_err(Refused::Schema)?;
+        }
+        if let (Some(schema), Some(body)) = (&self.body, input.body) {
+            self.check_body(schema, body, input.headers, &mut violations)?;
+        }
+        violations.truncate(VIOLATIONS_MAX);
+        if violations.is_empty() { Ok(()) } else { Err(Refused::Input(violations)) }
+    }
+
+    fn check_body(
+        &self,
+        schema: &Schema,
+        body: &[u8],
+        headers: &HeaderMap,
+        violations: &mut Vec<Violation>,
+    ) -> Result<(), Refused> {
+        if body.is_empty() {
+            if !matches!(self.method, Method::GET | Method::DELETE) {
+                violations.push(Violation {
+                    location: Part::Body,
+                    path: String::new(),
+                    keyword: "required".to_owned(),
+                    message: "must be there, as JSON".to_owned(),
+                });
+            }
+            return Ok(());
+        }
+        if let Some(content_type) = headers.get(header::CONTENT_TYPE) {
+            match self.takes(content_type.to_str().unwrap_or_default()) {
+                Taken::Json => {}
+                Taken::Other => return Ok(()),
+                Taken::No => return Err(Refused::MediaType(self.first_content_type().to_owned())),
+            }
+        }
+        let body = json::parse(body).map_err(|error| Refused::Json(error.to_string()))?;
+        let found = schema.check(&body, Part::Body).map_err(|problem| Refused::Schema(invalid(None, problem)))?;
+        violations.extend(found);
+        Ok(())
+    }
+
+    /// A body in another form than JSON passes where the capability lists the form: there is nothing to hold it
+    /// against.
+    fn takes(&self, content_type: &str) -> Taken {
+        let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        let json = is_json(&essence);
+        let matches = |listed: &String| {
+            let listed = listed.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+            let range = listed.strip_suffix('*').filter(|_| listed.ends_with("/*"));
+            listed == "*/*"
+                || range.is_some_and(|range| essence.starts_with(range))
+                || if json { is_json(&listed) } else { listed == essence }
+        };
+        match self.content_types.is_empty() || self.content_types.iter().any(matches) {
+            true if json => Taken::Json,
+            true if !self.content_types.is_empty() => Taken::Other,
+            _ => Taken::No,
+        }
+    }
+
+    fn first_content_type(&self) -> &str {
+        self.content_types.first().map_or("application/json", String::as_str)
+    }
+}
+
+enum Taken {
+    Json,
+    Other,
+    No,
+}
+
+fn is_json(essence: &str) -> bool {
+    essence == "application/json" || essence.ends_with("+json")
+}
+
+fn invalid(parameter: Option<&str>, problem: &str) -> InvalidSchema {
+    InvalidSchema { parameter: parameter.map(str::to_owned), problem: problem.to_owned() }
+}
+
+/// The first violation in full and how many more there are.
+fn summary(violations: &[Violation]) -> String {
+    let Some(first) = violations.first() else { return "the input is refused".to_owned() };
+    let mut text = match (first.location, first.path.as_str()) {
+        (Part::Body, "") => "the body ".to_owned(),
+        (Part::Body, path) => format!("`{path}` in the body "),
+        (Part::Path, name) => format!("the path parameter `{name}` "),
+        (Part::Query, name) => format!("the query parameter `{name}` "),
+        (Part::Header, name) => format!("the header `{name}` "),
+    };
+    text.push_str(&first.message);
+    match violations.len() {
+        0 | 1 => {}
+        2 => text.push_str(", and one more problem; see `details`"),
+        more => drop(write!(text, ", and {} more problems; see `details`", more - 1)),
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,89 @@
+//! The command line: one file a subcommand.
+
+mod agent;
+mod catalog;
+mod check;
+mod demo;
+mod process;
+mod schema;
+mod serve;
+mod source;
+mod talk;
+
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+/// Makes plain HTTP services and chat backends into RESTAP agents.
+#[derive(Debug, Parser)]
+#[command(version, args_conflicts_with_subcommands = true, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    serve: serve::Serve,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Serve(serve::Serve),
+    Check(check::Check),
+    Catalog(catalog::Catalog),
+    Schema(schema::Schema),
+    Demo(demo::Demo),
+    Talk(talk::Talk),
+}
+
+/// Where the configuration is.
+#[derive(Debug, Clone, Args)]
+struct ConfigFile {
+    /// The configuration.
+    #[arg(short, long = "config", value_name = "FILE", default_value = "gateway.yaml")]
+    config: std::path::PathBuf,
+}
+
+/// Why a command ends with 1. The sentence is for the person who typed it.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Fault(String);
+
+impl Fault {
+    fn new(message: impl ToString) -> Self {
+        Self(message.to_string())
+    }
+}
+
+/// Runs the command that was typed. Exit codes: 0 done, 1 the thing failed, 2 usage.
+pub fn run() -> ExitCode {
+    let cli = Cli::parse();
+    let done = match cli.command.unwrap_or(Command::Serve(cli.serve)) {
+        Command::Serve(serve) => serve.run(),
+        Command::Check(check) => check.run(),
+        Command::Catalog(catalog) => catalog.run(),
+        Command::Schema(schema) => schema.run(),
+        Command::Demo(demo) => demo.run(),
+        Command::Talk(talk) => talk.run(),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Fault(message)) => {
+            if !message.is_empty() {
+                complain(&message);
+            }
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Writes to stdout; a reader that has left is no failure.
+fn say(text: &str) {
+    use std::io::Write;
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+/// Writes one problem to stderr.
+fn complain(message: &str) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr().lock(), "restap-gateway: {message}");
+}

@@ -1,0 +1,65 @@
+//! `serve`: the gateway, from a file or from a few options.
+
+use std::path::Path;
+
+use clap::Args;
+
+use super::{ConfigFile, Fault, complain, say, source};
+use crate::config::{Config, Shorthand};
+
+/// Serve (the default command).
+///
+/// Example: restap-gateway serve --talk http://127.0.0.1:11434/v1 --model llama3.2
+#[derive(Debug, Args)]
+pub(super) struct Serve {
+    #[command(flatten)]
+    file: ConfigFile,
+    /// Listen here in place of what the file says. Repeat it for several addresses.
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Vec<String>,
+    /// Without a file: the service that every path is passed to.
+    #[arg(long, value_name = "URL", conflicts_with = "config")]
+    upstream: Option<String>,
+    /// Without a file: the chat backend.
+    #[arg(long, value_name = "URL", conflicts_with = "config")]
+    talk: Option<String>,
+    /// Without a file: how the chat backend talks.
+    #[arg(long, value_name = "NAME", requires = "talk")]
+    dialect: Option<String>,
+    /// Without a file: the model to ask for.
+    #[arg(long, value_name = "NAME", requires = "talk")]
+    model: Option<String>,
+    /// Print the file that the options stand for, and do nothing else.
+    #[arg(long)]
+    print: bool,
+}
+
+impl Serve {
+    pub(super) fn run(self) -> Result<(), Fault> {
+        let mut config = if self.upstream.is_none() && self.talk.is_none() {
+            if self.print {
+                return Err(Fault::new("--print needs --upstream or --talk: it writes the file that these stand for"));
+            }
+            source::load(&self.file.config)?
+        } else {
+            let (upstream, talk, dialect, model) = (self.upstream, self.talk, self.dialect, self.model);
+            let text = Shorthand { listen: None, upstream, talk, dialect, model }.to_yaml();
+            if self.print {
+                say(&text);
+                return Ok(());
+            }
+            source::from_text(&text, Path::new("command line"))?
+        };
+        listen(&mut config, &self.listen)?;
+        super::process::run(&config, |base| complain(&format!("serving on {base}")))
+    }
+}
+
+/// `--listen` in place of `listen:`.
+fn listen(config: &mut Config, addresses: &[String]) -> Result<(), Fault> {
+    if !addresses.is_empty() {
+        let parse = |text: &String| text.parse().map_err(|error| Fault(format!("--listen {text}: {error}")));
+        config.listen = addresses.iter().map(parse).collect::<Result<_, _>>()?;
+    }
+    Ok(())
+}

@@ -1,0 +1,57 @@
+//! Where a command's configuration comes from: a file, or options that stand for one.
+
+use std::io::IsTerminal;
+use std::path::Path;
+
+use super::Fault;
+use crate::config::{Config, Loaded, Surroundings};
+use crate::talk::Dialect;
+use crate::yaml::{Colour, Diagnostic};
+
+/// Reads a file. Warnings go to stderr, and so do the problems of a file that can't be used.
+pub(super) fn load(path: &Path) -> Result<Config, Fault> {
+    within(|surroundings| Config::load(path, surroundings)).map_or_else(refuse, accept)
+}
+
+/// Reads a text that stands in no file, or in one that the program brings with it.
+pub(super) fn from_text(text: &str, name: &Path) -> Result<Config, Fault> {
+    let name = name.display().to_string();
+    within(|surroundings| Config::from_text(&name, text, Path::new("."), surroundings)).map_or_else(refuse, accept)
+}
+
+/// All that is to be said of a file: warnings where it can be used, else every problem.
+pub(super) fn judge(path: &Path) -> Result<Loaded, Vec<Diagnostic>> {
+    within(|surroundings| Config::load(path, surroundings))
+}
+
+fn show(problems: &[Diagnostic]) -> String {
+    let colour = if std::io::stderr().is_terminal() { Colour::Always } else { Colour::Never };
+    problems.iter().map(|problem| problem.render(colour)).collect::<Vec<_>>().join("\n")
+}
+
+fn accept(loaded: Loaded) -> Result<Config, Fault> {
+    complain(&loaded.warnings);
+    Ok(loaded.config)
+}
+
+fn refuse(problems: Vec<Diagnostic>) -> Result<Config, Fault> {
+    complain(&problems);
+    Err(Fault(String::new()))
+}
+
+/// Shows problems to a person.
+pub(super) fn complain(problems: &[Diagnostic]) {
+    use std::io::Write;
+    let _ = std::io::stderr().lock().write_all(show(problems).as_bytes());
+}
+
+/// Gives a reader what it may know of this process: its environment and its dialects.
+fn within<T>(read: impl FnOnce(Surroundings<'_>) -> T) -> T {
+    let environment = |name: &str| std::env::var(name).ok();
+    let dialects: Vec<&str> = Dialect::names().collect();
+    let compile = |dialect: &serde_json::Value| match Dialect::compile(dialect) {
+        Ok(_) => Vec::new(),
+        Err(problems) => problems.into_iter().map(|problem| (problem.pointer, problem.message)).collect(),
+    };
+    read(Surroundings { environment: &environment, dialects: &dialects, compile: &compile })
+}

@@ -1,0 +1,98 @@
+//! One connection: take a head, judge it, have Pingora serve the request, again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pingora::apps::{HttpServerApp, ServerApp};
+use pingora::protocols::http::ServerSession;
+use pingora::server::ShutdownWatch;
+use serde_json::json;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::downstream::{Deadlines, Downstream, Next};
+use super::head::Refused;
+use crate::restap::ErrorCode;
+
+/// How long a connection may rest between two requests.
+const KEEPALIVE: Duration = Duration::from_secs(75);
+
+/// What serves the connections of a listener.
+pub struct Server<A> {
+    /// Pingora's proxy, or another application on its sessions.
+    pub app: Arc<A>,
+    /// Becomes `true` when the process stops: connections end with the request that they are in.
+    pub shutdown: ShutdownWatch,
+    /// Until a request's head must be complete.
+    pub header_timeout: Duration,
+}
+
+impl<A> Clone for Server<A> {
+    fn clone(&self) -> Self {
+        Self { app: self.app.clone(), shutdown: self.shutdown.clone(), header_timeout: self.header_timeout }
+    }
+}
+
+impl<A: HttpServerApp + Send + Sync + 'static> Server<A> {
+    /// Serves a connection until either side ends it.
+    pub(super) async fn serve<S>(&self, mut downstream: Downstream<S>)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + Sync + 'static,
+    {
+        let mut shutdown = self.shutdown.clone();
+        let mut deadlines = Deadlines { idle: self.header_timeout, head: self.header_timeout };
+        loop {
+            let next = tokio::select! {
+                biased;
+                next = downstream.next_request(deadlines) => next,
+                _ = shutdown.wait_for(|stopping| *stopping) => return,
+            };
+            match next {
+                Next::Request => match self.request(downstream).await {
+                    Some(reusable) => downstream = reusable,
+                    None => return,
+                },
+                Next::Http2 => {
+                    self.app.process_new(Box::new(downstream), &self.shutdown).await;
+                    return;
+                }
+                Next::Refused(refused) => return downstream.refuse(&refusal(refused)).await,
+                Next::TimedOut => return downstream.refuse(&timed_out()).await,
+                Next::Closed => return,
+            }
+            deadlines.idle = KEEPALIVE;
+        }
+    }
+
+    async fn request<S>(&self, downstream: Downstream<S>) -> Option<Downstream<S>>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + Sync + 'static,
+    {
+        let session = ServerSession::new_http1(Box::new(downstream));
+        let (stream, _) = self.app.process_new_http(session, &self.shutdown).await?.consume();
+        stream.into_any().downcast().ok().map(|stream| *stream)
+    }
+}
+
+fn refusal(refused: Refused) -> Vec<u8> {
+    match refused {
+        Refused::Bad(message) => answer(ErrorCode::BadRequest, message),
+        Refused::Path(message) => answer(ErrorCode::InvalidPath, message),
+        Refused::TooLarge(message) => answer(ErrorCode::HeadersTooLarge, message),
+    }
+}
+
+fn timed_out() -> Vec<u8> {
+    answer(ErrorCode::RequestTimeout, "the request's head did not arrive in time; send it again")
+}
+
+/// A whole HTTP/1.1 answer for a request that never became one.
+fn answer(code: ErrorCode, message: &str) -> Vec<u8> {
+    let body = json!({"error": code, "message": message}).to_string();
+    let (status, length) = (code.status(), body.len());
+    let reason = status.canonical_reason().unwrap_or_default();
+    format!(
+        "HTTP/1.1 {} {reason}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}",
+        status.as_u16(),
+    )
+    .into_bytes()
+}

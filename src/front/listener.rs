@@ -1,0 +1,195 @@
+//! Listeners: bound before anything runs, shared by all workers, closed before the last request ends.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use pingora::apps::HttpServerApp;
+use pingora::protocols::l4::socket::SocketAddr as PeerAddr;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tracing::warn;
+
+use super::connection::Server;
+use super::downstream::Downstream;
+use super::settings::Listen;
+
+/// Connections that wait in the kernel to be accepted.
+const BACKLOG: i32 = 1024;
+
+/// A listener can't be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum BindError {
+    /// Another process has the port.
+    #[error("{0} is in use by another process; stop that one, or write another `listen`")]
+    InUse(String),
+    /// The system refuses.
+    #[error("can't listen on {0}: {1}")]
+    Refused(String, io::Error),
+}
+
+/// An open socket that accepts.
+#[derive(Debug)]
+pub enum Listener {
+    /// TCP, and the address that it really has.
+    Tcp(TcpListener, SocketAddr),
+    /// A unix socket and its file.
+    Unix(UnixListener, PathBuf),
+}
+
+impl Listener {
+    /// Opens a listener at once: a port that is taken must end the start, not delay it.
+    pub fn bind(listen: &Listen) -> Result<Self, BindError> {
+        match listen {
+            Listen::Tcp(address) => bind_tcp(*address).map_err(|error| match error.kind() {
+                io::ErrorKind::AddrInUse => BindError::InUse(address.to_string()),
+                _ => BindError::Refused(address.to_string(), error),
+            }),
+            Listen::Unix(path) => bind_unix(path).map_err(|error| match error.kind() {
+                io::ErrorKind::AddrInUse => BindError::InUse(format!("unix:{}", path.display())),
+                _ => BindError::Refused(format!("unix:{}", path.display()), error),
+            }),
+        }
+    }
+
+    /// What a caller would type.
+    pub fn url(&self) -> String {
+        match self {
+            Self::Tcp(_, address) if address.ip().is_unspecified() => format!("http://localhost:{}", address.port()),
+            Self::Tcp(_, address) => format!("http://{address}"),
+            Self::Unix(_, path) => format!("unix:{}", path.display()),
+        }
+    }
+
+    /// Takes a unix socket's file away, at the end.
+    pub fn remove_file(&self) {
+        if let Self::Unix(_, path) = self {
+            // Somebody who has removed or replaced it meanwhile is right.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+
+    /// Another handle on the same socket, for another worker.
+    pub fn share(&self) -> io::Result<Self> {
+        Ok(match self {
+            Self::Tcp(listener, address) => Self::Tcp(listener.try_clone()?, *address),
+            Self::Unix(listener, path) => Self::Unix(listener.try_clone()?, path.clone()),
+        })
+    }
+}
+
+fn bind_tcp(address: SocketAddr) -> io::Result<Listener> {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, ipproto, listen, socket_with, sockopt};
+    let family = if address.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
+    // A restart must not wait for the old process's last connections.
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    if address.is_ipv6() && address.ip().is_unspecified() {
+        sockopt::set_ipv6_v6only(&socket, false)?;
+    }
+    bind(&socket, &address)?;
+    listen(&socket, BACKLOG)?;
+    let listener = TcpListener::from(socket);
+    let address = listener.local_addr()?;
+    Ok(Listener::Tcp(listener, address))
+}
+
+fn bind_unix(path: &Path) -> io::Result<Listener> {
+    let left_over = std::fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
+    // The file of a process that was killed stays; one that somebody answers on is in use.
+    if left_over && UnixStream::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
+        std::fs::remove_file(path)?;
+    }
+    let listener = UnixListener::bind(path)?;
+    listener.set_nonblocking(true)?;
+    Ok(Listener::Unix(listener, path.to_owned()))
+}
+
+/// What every accept loop of the process shares.
+pub struct Door<A> {
+    /// What serves them.
+    pub server: Server<A>,
+    /// One permit a connection.
+    pub connections: Arc<Semaphore>,
+}
+
+impl<A> Clone for Door<A> {
+    fn clone(&self) -> Self {
+        Self { server: self.server.clone(), connections: self.connections.clone() }
+    }
+}
+
+impl<A: HttpServerApp + Send + Sync + 'static> Door<A> {
+    /// Accepts until the process stops. Must run inside a worker's runtime, which then serves the connections.
+    pub async fn accept(self, listener: Listener) -> io::Result<()> {
+        let mut shutdown = self.server.shutdown.clone();
+        let stopping = async move { shutdown.wait_for(|stopping| *stopping).await.is_ok() };
+        let accepting = async {
+            match listener {
+                Listener::Tcp(listener, local) => {
+                    self.accept_tcp(tokio::net::TcpListener::from_std(listener)?, local).await
+                }
+                Listener::Unix(listener, _) => self.accept_unix(tokio::net::UnixListener::from_std(listener)?).await,
+            }
+        };
+        tokio::select! {
+            result = accepting => result,
+            _ = stopping => Ok(()),
+        }
+    }
+
+    async fn accept_tcp(&self, listener: tokio::net::TcpListener, local: SocketAddr) -> io::Result<()> {
+        loop {
+            let permit = self.permit().await?;
+            match listener.accept().await {
+                Ok((stream, peer)) => {
+                    // Frames must leave when they are written.
+                    let _ = stream.set_nodelay(true);
+                    let id = stream.as_raw_fd();
+                    let ends = (Some(PeerAddr::Inet(peer)), Some(PeerAddr::Inet(local)));
+                    self.serve(Downstream::new(stream, id, ends), permit);
+                }
+                Err(error) => pause(&error).await,
+            }
+        }
+    }
+
+    async fn accept_unix(&self, listener: tokio::net::UnixListener) -> io::Result<()> {
+        loop {
+            let permit = self.permit().await?;
+            match listener.accept().await {
+                Ok((stream, _)) => {
+                    let id = stream.as_raw_fd();
+                    self.serve(Downstream::new(stream, id, (None, None)), permit);
+                }
+                Err(error) => pause(&error).await,
+            }
+        }
+    }
+
+    /// At the cap nothing is accepted: callers wait in the kernel's queue for a connection to end.
+    async fn permit(&self) -> io::Result<OwnedSemaphorePermit> {
+        self.connections.clone().acquire_owned().await.map_err(io::Error::other)
+    }
+
+    fn serve<S>(&self, downstream: Downstream<S>, permit: OwnedSemaphorePermit)
+    where
+        S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + Sync + 'static,
+    {
+        let server = self.server.clone();
+        tokio::spawn(async move {
+            let _permit = permit;
+            server.serve(downstream).await;
+        });
+    }
+}
+
+/// Out of descriptors, usually: others must end before this can go on.
+async fn pause(error: &io::Error) {
+    warn!("can't accept a connection: {error}");
+    tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+}

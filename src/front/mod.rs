@@ -1,0 +1,14 @@
+//! The front door: listeners, the connections that come in, and what a request's head must look like.
+
+mod chunked;
+mod connection;
+mod downstream;
+mod head;
+mod host;
+mod listener;
+pub mod settings;
+
+pub use connection::Server;
+pub use host::host_of;
+pub use listener::{BindError, Door, Listener};
+pub use settings::Listen;

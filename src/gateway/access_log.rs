@@ -1,0 +1,56 @@
+//! One line a request, and its place in the metrics.
+
+use std::fmt::Write;
+use std::time::SystemTime;
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use pingora::proxy::Session;
+use serde_json::json;
+
+use super::Gateway;
+use super::ctx::RequestCtx;
+use crate::telemetry::settings::Format;
+
+/// Counts a request that is over, and writes its line. The path stands without its query, which may hold a session.
+pub(super) fn write(gateway: &Gateway, session: &Session, ctx: &RequestCtx) {
+    let took = ctx.received_at.elapsed();
+    // 499 is what nginx calls a caller that left before its answer.
+    let status = session.response_written().map_or(499, |head| head.status.as_u16());
+    gateway.metrics.request(ctx.agent_key(), &ctx.route, status, took);
+    if !gateway.access.is_on() {
+        return;
+    }
+    let id = ctx.id.to_str().unwrap_or_default();
+    let method = session.req_header().method.as_str();
+    let client = ctx.client.map_or_else(|| "unix".to_owned(), |address| address.to_string());
+    let code = ctx.refused.map(crate::restap::ErrorCode::as_str);
+    let (bytes, millis) = (session.body_bytes_sent(), took.as_secs_f64() * 1000.0);
+    let time = DateTime::<Utc>::from(SystemTime::now()).to_rfc3339_opts(SecondsFormat::Millis, true);
+    let line = match gateway.log_format {
+        Format::Json => json!({
+            "time": time, "client": client, "method": method, "path": ctx.path, "status": status, "agent": ctx.agent_key(),
+            "route": &*ctx.route, "upstream": ctx.upstream.as_deref(), "bytes": bytes,
+            "ms": (millis * 1000.0).round() / 1000.0, "error": code, "id": id,
+        })
+        .to_string(),
+        Format::Text => {
+            let mut line = format!(
+                "{time} {client} {method} {} {status} {bytes}B {millis:.2}ms agent={} route={} id={id}",
+                ctx.path,
+                ctx.agent_key(),
+                ctx.route
+            );
+            if let Some(upstream) = &ctx.upstream {
+                // Writing into a String does not fail.
+                let _ = write!(line, " upstream={upstream}");
+            }
+            if let Some(code) = code {
+                let _ = write!(line, " error={code}");
+            }
+            line
+        }
+    };
+    if !gateway.access.line(line) {
+        gateway.metrics.access_lines_dropped.inc();
+    }
+}

@@ -1,0 +1,110 @@
+//! `RequestCtx`: what travels with one request from hook to hook.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use http::HeaderValue;
+use http::header::{
+    ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, HeaderName, VARY,
+};
+use pingora::http::ResponseHeader;
+use prometheus::IntGauge;
+
+use super::drain::Running;
+use super::handler::capability::ProxiedCall;
+use super::live::{Agent, Live};
+use crate::restap::ErrorCode;
+use crate::telemetry::Metrics;
+
+/// The header that names a request in answers, logs and upstream.
+pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// Headers of an answer that a page of another origin may read.
+const EXPOSED: HeaderValue = HeaderValue::from_static("X-Request-Id, Retry-After, ETag, Restap-Job-Id");
+
+/// One request. It sees one configuration, the one in force when it came.
+#[derive(Debug)]
+pub(super) struct RequestCtx {
+    /// The caller's `X-Request-Id`, or a new one.
+    pub id: HeaderValue,
+    pub received_at: Instant,
+    pub live: Arc<Live>,
+    pub agent: Option<Arc<Agent>>,
+    /// The route's name for logs and metrics: a fixed word or a capability's id.
+    pub route: Arc<str>,
+    /// The address at the other end; `None` on a unix socket.
+    pub peer: Option<IpAddr>,
+    /// Whether the peer is a proxy of ours, which is believed.
+    pub from_trusted_proxy: bool,
+    /// The address of the caller, as a trusted proxy gives it or the peer's own.
+    pub client: Option<IpAddr>,
+    /// The path without its query, in its normal form.
+    pub path: Box<str>,
+    /// What `Access-Control-Allow-Origin` says of this answer.
+    pub cors: Option<HeaderValue>,
+    /// The call that Pingora's hooks carry on.
+    pub proxied: Option<ProxiedCall>,
+    /// Why the request failed, for the log.
+    pub refused: Option<ErrorCode>,
+    /// The service that was asked.
+    pub upstream: Option<Arc<str>>,
+    /// Counted for as long as the request lasts.
+    _running: Running,
+    _in_flight: InFlight,
+}
+
+/// Counts a request in a gauge.
+#[derive(Debug)]
+struct InFlight(IntGauge);
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+impl RequestCtx {
+    pub(super) fn new(live: Arc<Live>, running: Running, metrics: &Metrics) -> Self {
+        metrics.requests_in_flight.inc();
+        Self {
+            id: HeaderValue::from_static(""),
+            received_at: Instant::now(),
+            live,
+            agent: None,
+            route: Arc::clone(&UNROUTED),
+            peer: None,
+            from_trusted_proxy: false,
+            client: None,
+            path: "".into(),
+            cors: None,
+            proxied: None,
+            refused: None,
+            upstream: None,
+            _running: running,
+            _in_flight: InFlight(metrics.requests_in_flight.clone()),
+        }
+    }
+
+    /// Adds what every answer carries.
+    pub(super) fn finish_head(&self, head: &mut ResponseHeader) -> pingora::Result<()> {
+        head.insert_header(REQUEST_ID, &self.id)?;
+        if let Some(origin) = &self.cors {
+            head.insert_header(ACCESS_CONTROL_ALLOW_ORIGIN, origin)?;
+            head.insert_header(ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED)?;
+            head.remove_header(&ACCESS_CONTROL_ALLOW_CREDENTIALS);
+            if origin != "*" {
+                head.append_header(VARY, "Origin")?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The agent's name in logs and metrics.
+    pub(super) fn agent_key(&self) -> &str {
+        self.agent.as_ref().map_or("", |agent| &agent.key)
+    }
+}
+
+/// The route of a request that no agent answers.
+static UNROUTED: std::sync::LazyLock<Arc<str>> = std::sync::LazyLock::new(|| "none".into());

@@ -1,0 +1,323 @@
+//! A capability: what is asked of the service, by Pingora's hooks where bytes only pass, else by our own client.
+//!
+//! Which way is decided once at load ([`Call::new`]). Pingora's hooks stream both ways with one timer between any two
+//! bytes; a capability that must see the body, or that has more timers than that, is served.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, TRANSFER_ENCODING};
+use http::{Method, StatusCode, Version};
+use pingora::http::ResponseHeader;
+use pingora::proxy::Session;
+use tracing::{debug, warn};
+
+use crate::capability::headers::{Arrival, Proxy, Scheme};
+use crate::capability::settings::Validate;
+use crate::capability::validate::{Input, Refused};
+use crate::capability::{
+    Body, Capability, InvalidPath, Params, Return, Service, Target, request_headers, response_headers,
+};
+use crate::gateway::ctx::RequestCtx;
+use crate::gateway::error::Refusal;
+use crate::gateway::live::Agent;
+use crate::gateway::respond::{self, Failed};
+use crate::gateway::{Gateway, body};
+use crate::net;
+use crate::restap::{ErrorCode, HopCount};
+use crate::upstream::{Kind, Timeouts, Upstream};
+
+/// A capability and the service that it asks.
+#[derive(Debug)]
+pub(in crate::gateway) struct Call {
+    /// The id, as logs and metrics have it.
+    pub name: Arc<str>,
+    pub capability: Arc<Capability>,
+    pub service: Arc<Service>,
+    pub upstream: Arc<Upstream>,
+    pub timeouts: Timeouts,
+    /// Over the whole exchange.
+    pub total: Option<Duration>,
+    way: Way,
+}
+
+/// How a capability is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// By Pingora's hooks.
+    Passed,
+    /// By our own client, with the request's body read whole.
+    Served,
+}
+
+/// A call that Pingora's hooks carry on.
+#[derive(Debug)]
+pub(in crate::gateway) struct ProxiedCall {
+    pub call: Arc<Call>,
+    pub target: Target,
+    pub headers: HeaderMap,
+    /// Bytes of the request's body so far, and at most.
+    pub sent: u64,
+    pub sent_max: Option<u64>,
+    /// Bytes of the response's body so far.
+    pub received: u64,
+    /// What went wrong, as the caller is told.
+    pub failure: Option<Refusal>,
+    /// Connections that were tried.
+    pub attempts: usize,
+}
+
+impl Call {
+    pub(in crate::gateway) fn new(capability: Arc<Capability>, service: Arc<Service>, upstream: Arc<Upstream>) -> Self {
+        let timeouts = upstream.timeouts(Kind::Capability);
+        let total = capability.settings().route.timeout.or(timeouts.total);
+        let one_timer = total.is_none() && timeouts.first_byte == timeouts.idle;
+        // Without chunks a body that passes could not be delimited.
+        let speaks_1_1 = upstream.http != net::HttpVersion::Http10;
+        let way = if capability.body() == Body::Passing && one_timer && speaks_1_1 { Way::Passed } else { Way::Served };
+        Self { name: capability.id().into(), capability, service, upstream, timeouts, total, way }
+    }
+
+    /// The most bytes of a request's body: JSON and what is read whole has a limit always.
+    fn body_max(&self, headers: &HeaderMap, limit: u64) -> Option<u64> {
+        let media_type = headers.get(CONTENT_TYPE).map_or(b"".as_slice(), http::HeaderValue::as_bytes);
+        let essence =
+            media_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii().to_ascii_lowercase();
+        let json = essence == b"application/json" || essence.ends_with(b"+json");
+        let fallback = (json || self.way == Way::Served).then_some(limit);
+        self.capability.settings().route.body.or(fallback)
+    }
+}
+
+/// Checks a call. `Some` is to be carried on by Pingora's hooks; a served one has been answered.
+pub(in crate::gateway) async fn answer(
+    gateway: &Gateway,
+    session: &mut Session,
+    ctx: &mut RequestCtx,
+    (agent, call, params): (&Arc<Agent>, &Arc<Call>, Params),
+) -> Result<Option<ProxiedCall>, Failed> {
+    let request = session.req_header();
+    let limits = ctx.live.limits;
+    let hops = HopCount::read(&request.headers)?;
+    let (method, query) = (request.method.clone(), request.uri.query().map(str::to_owned));
+    let served = call.way == Way::Served || request.version == Version::HTTP_10;
+    let limit = call.body_max(&request.headers, limits.body);
+    if let (Some(limit), Some(length)) = (limit, body::declared_length(session))
+        && length > limit
+    {
+        return Err(body::too_large(limit).into());
+    }
+    let whole =
+        if served { Some(body::read(session, limit.unwrap_or(limits.body), limits.body_timeout).await?) } else { None };
+    let request = session.req_header();
+    let sees_body = call.capability.body() == Body::Whole;
+    validate(
+        call,
+        &Input {
+            params: &params,
+            query: query.as_deref(),
+            headers: &request.headers,
+            body: whole.as_deref().filter(|_| sees_body),
+        },
+    )?;
+    let target = call.capability.target(&call.service, &params, &method, query.as_deref());
+    let host = super::super::router::host(&request.headers, &request.uri);
+    let arrival = Arrival {
+        peer: ctx.peer,
+        proxy: if ctx.from_trusted_proxy { Proxy::Trusted } else { Proxy::Unknown },
+        scheme: Scheme::Http,
+        host: &host,
+        request_id: &ctx.id,
+        traceparent: request.headers.get("traceparent"),
+        caller: None,
+        hops: &hops,
+    };
+    let headers = request_headers(&call.capability, &call.service, &params, &arrival, &request.headers)?;
+    ctx.upstream = Some(call.upstream.name.as_str().into());
+    let proxied = ProxiedCall {
+        call: call.clone(),
+        target,
+        headers,
+        sent: 0,
+        sent_max: limit,
+        received: 0,
+        failure: None,
+        attempts: 0,
+    };
+    match whole {
+        None => Ok(Some(proxied)),
+        Some(body) => serve(gateway, session, ctx, (agent, proxied, body)).await.map(|()| None),
+    }
+}
+
+fn validate(call: &Call, input: &Input<'_>) -> Result<(), Refusal> {
+    let validation = call.capability.validation();
+    if validation.mode() == Validate::Off {
+        return Ok(());
+    }
+    let Err(refused) = validation.check(input) else { return Ok(()) };
+    if validation.mode() == Validate::Warn {
+        warn!(capability = call.capability.id(), "a request breaks the capability's schema: {refused}");
+        return Ok(());
+    }
+    let code = match &refused {
+        Refused::Input(_) => ErrorCode::InvalidInput,
+        Refused::Json(_) => ErrorCode::InvalidJson,
+        Refused::MediaType(_) => ErrorCode::UnsupportedMediaType,
+        Refused::Schema(problem) => {
+            warn!(capability = call.capability.id(), "{problem}");
+            return Err(Refusal::internal());
+        }
+    };
+    let message = refused.to_string();
+    let details = match refused {
+        Refused::Input(violations) => serde_json::to_value(violations).ok(),
+        _ => None,
+    };
+    Err(Refusal { details, ..Refusal::new(code, message) })
+}
+
+/// Asks the service with our own client, and passes its answer on as it comes.
+async fn serve(
+    gateway: &Gateway,
+    session: &mut Session,
+    ctx: &mut RequestCtx,
+    (agent, mut proxied, body): (&Agent, ProxiedCall, bytes::Bytes),
+) -> Result<(), Failed> {
+    let call = proxied.call.clone();
+    let deadline = call.total.map(|total| Instant::now() + total);
+    let target = proxied.target.path_and_query().parse().map_err(|_| Refusal::internal())?;
+    let request = net::Request {
+        method: proxied.target.method().clone(),
+        target,
+        headers: std::mem::take(&mut proxied.headers),
+        body,
+        coding: net::Coding::AsSent,
+        timeouts: call.timeouts.into(),
+    };
+    let sending = within(deadline, call.upstream.send(request));
+    let mut response = tokio::select! {
+        biased;
+        response = sending => response.map_err(|error| failed(gateway, &call, &error))?,
+        _ = session.downstream_session.read_body_or_idle(true) => return Err(Failed::Gone(respond::gone())),
+    };
+    let mut head = caller_head(agent, &proxied, response.status, &response.headers)?;
+    let bodiless = *proxied.target.method() == Method::HEAD || is_bodiless(response.status);
+    if !bodiless && !head.headers.contains_key(CONTENT_LENGTH) {
+        match session.req_header().version {
+            Version::HTTP_11 => head.insert_header(TRANSFER_ENCODING, "chunked").map_err(Failed::gone)?,
+            Version::HTTP_10 => session.set_keepalive(None),
+            _ => {}
+        }
+    }
+    ctx.finish_head(&mut head).map_err(Failed::gone)?;
+    session.write_response_header(Box::new(head), bodiless).await.map_err(Failed::gone)?;
+    while !bodiless {
+        let chunk = tokio::select! {
+            biased;
+            chunk = within(deadline, response.chunk()) => chunk,
+            _ = session.downstream_session.read_body_or_idle(true) => return Err(Failed::Gone(respond::gone())),
+        };
+        match chunk {
+            Ok(Some(bytes)) if exceeds(&mut proxied, bytes.len()) => {
+                warn!(capability = call.capability.id(), "the answer is over route.response_body and was cut");
+                return Err(Failed::Gone(respond::gone()));
+            }
+            Ok(Some(bytes)) => session.write_response_body(Some(bytes), false).await.map_err(Failed::gone)?,
+            Ok(None) => {
+                session.write_response_body(None, true).await.map_err(Failed::gone)?;
+                break;
+            }
+            Err(error) => {
+                // The head is out, so all that is left is not to end the body as if it were whole.
+                drop(failed(gateway, &call, &error));
+                return Err(Failed::Gone(respond::gone()));
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn within<T>(
+    deadline: Option<Instant>,
+    asking: impl Future<Output = Result<T, net::Error>>,
+) -> Result<T, net::Error> {
+    let Some(deadline) = deadline else { return asking.await };
+    let after = deadline.saturating_duration_since(Instant::now());
+    let timed_out = Err(net::Error::Timeout { timer: net::Timer::Total, after });
+    tokio::time::timeout_at(deadline.into(), asking).await.unwrap_or(timed_out)
+}
+
+/// Counts a service's failure and says what its caller is told.
+pub(in crate::gateway) fn failed(gateway: &Gateway, call: &Call, error: &net::Error) -> Refusal {
+    let refusal = Refusal::from(error);
+    warn!(capability = call.capability.id(), upstream = %call.upstream.name, "{error}");
+    gateway.metrics.upstream_error(&call.upstream.name, refusal.code.as_str());
+    refusal
+}
+
+/// The head of the answer as the caller gets it.
+pub(in crate::gateway) fn caller_head(
+    agent: &Agent,
+    proxied: &ProxiedCall,
+    status: StatusCode,
+    sent: &HeaderMap,
+) -> Result<ResponseHeader, Refusal> {
+    let call = &proxied.call;
+    let back = Return {
+        table: &agent.table,
+        capability: &call.capability,
+        service: &call.service,
+        target: &proxied.target,
+        base: &agent.base_path,
+    };
+    let headers = response_headers(&back, status, sent).map_err(|refused| {
+        debug!(capability = call.capability.id(), "{refused}");
+        Refusal::new(
+            ErrorCode::UpstreamError,
+            "the service behind this agent answered with an upgrade that nobody asked for",
+        )
+    })?;
+    if let (Some(most), Some(length)) = (call.capability.settings().route.response_body, headers.get(CONTENT_LENGTH))
+        && length.to_str().ok().and_then(|length| length.parse::<u64>().ok()).is_some_and(|length| length > most)
+    {
+        return Err(too_long());
+    }
+    let mut head = ResponseHeader::build(status, Some(headers.len() + 4)).map_err(|_| Refusal::internal())?;
+    for (name, value) in &headers {
+        head.append_header(name.clone(), value.clone()).map_err(|_| Refusal::internal())?;
+    }
+    Ok(head)
+}
+
+/// Whether these bytes bring the answer over `route.response_body`.
+pub(in crate::gateway) fn exceeds(proxied: &mut ProxiedCall, bytes: usize) -> bool {
+    proxied.received += bytes as u64;
+    proxied.call.capability.settings().route.response_body.is_some_and(|most| proxied.received > most)
+}
+
+fn too_long() -> Refusal {
+    Refusal::new(ErrorCode::InvalidOutput, "the service's answer is over this capability's limit; ask for less")
+}
+
+fn is_bodiless(status: StatusCode) -> bool {
+    status == StatusCode::NO_CONTENT || status == StatusCode::NOT_MODIFIED || status.is_informational()
+}
+
+impl From<InvalidPath> for Refusal {
+    fn from(error: InvalidPath) -> Self {
+        Self::new(ErrorCode::InvalidPath, error.to_string())
+    }
+}
+
+impl From<crate::restap::hop_count::LoopDetected> for Refusal {
+    fn from(error: crate::restap::hop_count::LoopDetected) -> Self {
+        Self::new(ErrorCode::LoopDetected, error.to_string())
+    }
+}
+
+impl From<crate::restap::NotAcceptable> for Refusal {
+    fn from(error: crate::restap::NotAcceptable) -> Self {
+        Self::new(ErrorCode::NotAcceptable, error.to_string())
+    }
+}

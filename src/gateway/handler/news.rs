@@ -1,0 +1,157 @@
+//! `GET` and `POST /news`: a feed that is read and written, and never answered.
+//!
+//! Nothing here can reach a service or a model; `tests/tidy.rs` holds that.
+
+use std::time::Instant;
+
+use http::{HeaderMap, Method};
+use pingora::proxy::Session;
+use serde_json::json;
+
+use crate::gateway::ctx::RequestCtx;
+use crate::gateway::error::Refusal;
+use crate::gateway::fields::{self, Query};
+use crate::gateway::live::Agent;
+use crate::gateway::respond::{self, Answer, Failed};
+use crate::gateway::{Gateway, body};
+use crate::restap::{ErrorCode, NewsDraft, SessionId, Since};
+use crate::store::settings::NewsSessions;
+use crate::store::{NewItem, NewsSettings, OnceScope, PageRequest, Reader};
+
+/// Items of a page where the reader does not say.
+const LIMIT_DEFAULT: u32 = 100;
+
+/// Items of a page at most.
+const LIMIT_MAX: u32 = 1_000;
+
+/// The parameters of a read.
+const PARAMETERS: &[&str] = &["since", "since_id", "limit", "query_id", "session_id"];
+
+/// Reads a page, or stores an item.
+pub(in crate::gateway) async fn answer(
+    gateway: &Gateway,
+    session: &mut Session,
+    ctx: &mut RequestCtx,
+    (agent, news): (&Agent, &NewsSettings),
+) -> Result<(), Failed> {
+    if session.req_header().method == Method::POST {
+        let outcome = post(gateway, session, ctx, (agent, news)).await;
+        gateway.metrics.news_append(&agent.key, outcome_name(&outcome, "stored"));
+        respond::send(session, ctx, outcome?).await
+    } else {
+        let outcome = read(gateway, session, (agent, news)).await;
+        let outcome = outcome.map_err(|refusal| Refusal { no_items: true, ..refusal });
+        let name = outcome_name(&outcome, if matches!(outcome, Ok((_, true))) { "items" } else { "empty" });
+        gateway.metrics.news_read(&agent.key, name);
+        respond::send(session, ctx, outcome?.0).await
+    }
+}
+
+async fn post(
+    gateway: &Gateway,
+    session: &mut Session,
+    ctx: &RequestCtx,
+    (agent, news): (&Agent, &NewsSettings),
+) -> Result<Answer, Failed> {
+    let request = session.req_header();
+    fields::require_json(&request.headers)?;
+    let named = named_session(&request.headers, &Query::read(request.uri.query(), PARAMETERS)?)?;
+    let key = fields::idempotency_key(&request.headers)?;
+    let limits = ctx.live.limits;
+    let body = body::read(session, limits.body, limits.body_timeout).await?;
+    let (draft, in_body) = NewsDraft::parse(&body)?;
+    let session_id = match named {
+        Some(named) => Some(named),
+        None => in_body.transpose()?,
+    };
+    let session_id = scope(news, session_id)?;
+    let feed = gateway.store.keys().feed(agent.id, session_id.as_ref());
+    let scope = OnceScope { agent: agent.id, operation: "news", caller: None, session: session_id.as_ref() };
+    let once = key.map(|key| gateway.store.keys().once(scope, &key, &body));
+    let began = Instant::now();
+    let receipt = gateway.store.append(NewItem { feed, opener: None, draft: &draft, once }).await?;
+    gateway.metrics.append_latency.observe(began.elapsed().as_secs_f64());
+    let received =
+        json!({"status": "received", "news_id": receipt.id.to_string(), "message": "Message stored successfully"});
+    Ok(Answer::json(received.to_string()))
+}
+
+/// The answer, and whether it holds items.
+async fn read(
+    gateway: &Gateway,
+    session: &Session,
+    (agent, news): (&Agent, &NewsSettings),
+) -> Result<(Answer, bool), Refusal> {
+    let request = session.req_header();
+    let query = Query::read(request.uri.query(), PARAMETERS)?;
+    let session_id = scope(news, named_session(&request.headers, &query)?)?;
+    let since = Since::parse(query.get("since"), query.get("since_id")).map_err(|code| {
+        Refusal::new(
+            code,
+            "since is a time in unix milliseconds, and since_id the id of an item; leave both out to read the newest",
+        )
+    })?;
+    let page = gateway.store.page(PageRequest {
+        feed: gateway.store.keys().feed(agent.id, session_id.as_ref()),
+        reader: Reader::Caller(None),
+        since: &since,
+        limit: limit(query.get("limit"))?,
+        query: query.get("query_id").filter(|id| !id.is_empty()),
+    });
+    let page = page.await?;
+    Ok((Answer::json(page.to_json(session_id.as_ref())), !page.items.is_empty()))
+}
+
+/// The session of header or query; the header decides where both stand.
+fn named_session(headers: &HeaderMap, query: &Query) -> Result<Option<SessionId>, Refusal> {
+    match (fields::session_header(headers)?, query.get("session_id")) {
+        (Some(session_id), _) => Ok(Some(session_id)),
+        (None, Some(text)) => SessionId::parse(text).map(Some).map_err(|_| fields::invalid_session()),
+        (None, None) => Ok(None),
+    }
+}
+
+/// The feed that a request is for: a session's, or without one the agent's own.
+fn scope(news: &NewsSettings, session_id: Option<SessionId>) -> Result<Option<SessionId>, Refusal> {
+    match (news.sessions, session_id) {
+        (NewsSessions::Ignored, _) => Ok(None),
+        (NewsSessions::Optional, session_id) => Ok(session_id),
+        (NewsSessions::Required, Some(session_id)) => Ok(Some(session_id)),
+        (NewsSessions::Required, None) => Err(Refusal::new(
+            ErrorCode::MissingSessionId,
+            "this agent keeps news by session; send the session's id in the header Restap-Session-Id",
+        )),
+    }
+}
+
+fn limit(text: Option<&str>) -> Result<u32, Refusal> {
+    let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(LIMIT_DEFAULT) };
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    let limit = text.parse().ok().filter(|limit| digits && (1..=LIMIT_MAX).contains(limit));
+    limit.ok_or_else(|| Refusal::new(ErrorCode::InvalidLimit, "limit is a number from 1 to 1000"))
+}
+
+/// The word that a metric counts an outcome under.
+fn outcome_name<T, E: AsCode>(outcome: &Result<T, E>, fine: &'static str) -> &'static str {
+    outcome.as_ref().map_or_else(AsCode::code_name, |_| fine)
+}
+
+/// Errors that have a code, or none because the caller is gone.
+trait AsCode {
+    fn code_name(&self) -> &'static str;
+}
+
+impl AsCode for Refusal {
+    fn code_name(&self) -> &'static str {
+        self.code.as_str()
+    }
+}
+
+impl AsCode for Failed {
+    fn code_name(&self) -> &'static str {
+        match self {
+            Self::Refused(refusal) => refusal.code.as_str(),
+            Self::Gone(_) => "gone",
+        }
+    }
+}

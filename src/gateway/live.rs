@@ -1,0 +1,371 @@
+//! `Live`: one configuration, assembled. A request keeps the one that it began with.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+use http::HeaderValue;
+use serde_json::{Map, Value};
+
+use super::handler::capability::Call;
+use super::handler::talk::later::Queries;
+use super::router::Agents;
+use crate::capability::{Capability, CookiePolicy, Service, Table};
+use crate::catalog::{self, Document, Facts, Published};
+use crate::config::Cidr;
+use crate::config::settings::{self, Config, Limits};
+use crate::net::Client;
+use crate::restap::{self, catalog::Card};
+use crate::store::settings::NewsSessions;
+use crate::store::{AgentId, Keys, NewsSettings};
+use crate::talk::dialect::{Conversation, Problem};
+use crate::talk::settings::{DialectChoice, History, NewsContext};
+use crate::talk::{Dialect, guide};
+use crate::upstream::{self, Upstream, Upstreams};
+
+/// Asynchronous talks of an agent that run at once, and that wait.
+const QUERIES_RUNNING: usize = 16;
+const QUERIES_WAITING: usize = 64;
+
+/// Everything that a request is answered by.
+#[derive(Debug)]
+pub(super) struct Live {
+    pub agents: Vec<Arc<Agent>>,
+    pub routes: Agents,
+    pub limits: Limits,
+    pub directory: Directory,
+    trusted_proxies: Vec<Cidr>,
+    /// The host of `public_url`.
+    public_host: Option<String>,
+}
+
+/// What the origin answers where no agent lives there.
+#[derive(Debug)]
+pub(super) struct Directory {
+    pub root: Document,
+    pub api_catalog: Document,
+}
+
+/// One agent that is served.
+#[derive(Debug)]
+pub(super) struct Agent {
+    pub key: Arc<str>,
+    pub id: AgentId,
+    pub name: String,
+    pub version: String,
+    pub base_path: String,
+    pub host: Option<String>,
+    pub published: Published,
+    pub table: Table,
+    /// By capability id.
+    pub calls: HashMap<Box<str>, Arc<Call>>,
+    pub talk: Option<Arc<Talk>>,
+    pub news: Option<NewsSettings>,
+    pub guide: Guide,
+    pub cors: Option<Vec<HeaderValue>>,
+    /// Talk streams that are open.
+    pub streams: Arc<AtomicUsize>,
+    pub queries: Queries,
+}
+
+/// What an agent without a model answers from.
+#[derive(Debug)]
+pub(super) struct Guide {
+    card: Card,
+    capabilities: Vec<restap::Capability>,
+    base_path: String,
+}
+
+impl Guide {
+    pub(super) fn answer(&self, message: &str) -> String {
+        let catalog = format!("{}{}", self.base_path, restap::CATALOG_PATH);
+        guide::reply(&self.card, &self.capabilities, message, &catalog)
+    }
+}
+
+/// How an agent talks.
+#[derive(Debug)]
+pub(super) struct Talk {
+    pub dialect: Arc<Dialect>,
+    /// `None` is the guide.
+    pub upstream: Option<Arc<Upstream>>,
+    pub model: Option<String>,
+    pub system: Option<String>,
+    pub options: Map<String, Value>,
+    pub streaming: bool,
+    pub upstream_streaming: bool,
+    pub history: History,
+    pub news: NewsContext,
+}
+
+/// Why a configuration that reads well can't be served.
+#[derive(Debug, thiserror::Error)]
+pub enum AssembleError {
+    /// An upstream's certificates or headers.
+    #[error(transparent)]
+    Upstream(#[from] upstream::Error),
+    /// A capability.
+    #[error("agent `{agent}`: capability `{capability}`: {problem}")]
+    Capability {
+        /// The agent's key.
+        agent: String,
+        /// Its id.
+        capability: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// A dialect.
+    #[error("agent `{agent}`: the dialect can't be used: {problem}")]
+    Dialect {
+        /// The agent's key.
+        agent: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// A catalog that is too large.
+    #[error("agent `{agent}`: {problem}")]
+    Catalog {
+        /// The agent's key.
+        agent: String,
+        /// What is wrong.
+        problem: catalog::TooLarge,
+    },
+}
+
+impl Live {
+    /// Builds every room once. `before` is the configuration in force, whose counts of open streams go on.
+    pub(super) fn assemble(
+        config: &Config,
+        client: &Client,
+        keys: &Keys,
+        before: Option<&Self>,
+    ) -> Result<Self, AssembleError> {
+        let upstreams = Upstreams::new(config.upstreams.clone(), client)?;
+        let services = services(config)?;
+        let streams: HashMap<&str, &Arc<AtomicUsize>> =
+            before.iter().flat_map(|live| &live.agents).map(|agent| (&*agent.key, &agent.streams)).collect();
+        let mut agents = Vec::with_capacity(config.agents.len());
+        for settings in &config.agents {
+            let streams = streams.get(settings.key.as_str()).map_or_else(Arc::default, |streams| Arc::clone(streams));
+            let parts = Parts { config, upstreams: &upstreams, services: &services };
+            agents.push(Arc::new(parts.agent(settings, keys.agent(&settings.key), streams)?));
+        }
+        Ok(Self {
+            routes: Agents::new(&agents),
+            directory: directory(config),
+            agents,
+            limits: config.limits,
+            trusted_proxies: config.trusted_proxies.clone(),
+            public_host: config.public_url.as_deref().map(host_of_url),
+        })
+    }
+
+    /// Whether a request for this host is for this gateway: once names are configured, others are somebody else's.
+    pub(super) fn serves_host(&self, host: &str) -> bool {
+        let named = self.public_host.is_some() || self.routes.have_hosts();
+        !named
+            || host == "localhost"
+            || host.parse::<IpAddr>().is_ok()
+            || self.public_host.as_deref() == Some(host)
+            || self.routes.knows_host(host)
+    }
+
+    /// Whether what this peer says of its own callers is believed.
+    pub(super) fn trusts(&self, peer: IpAddr) -> bool {
+        self.trusted_proxies.iter().any(|block| block.contains(peer))
+    }
+}
+
+/// What agents are made of.
+struct Parts<'a> {
+    config: &'a Config,
+    upstreams: &'a Upstreams,
+    services: &'a BTreeMap<&'a str, Arc<Service>>,
+}
+
+impl Parts<'_> {
+    fn agent(
+        &self,
+        settings: &settings::Agent,
+        id: AgentId,
+        streams: Arc<AtomicUsize>,
+    ) -> Result<Agent, AssembleError> {
+        let table = table(settings)?;
+        let calls = table
+            .iter()
+            .filter_map(|capability| {
+                let upstream = &capability.settings().route.upstream;
+                let service = self.services.get(upstream.as_str())?;
+                let call = Call::new(capability.clone(), service.clone(), self.upstreams.get(upstream)?.clone());
+                Some((capability.id().into(), Arc::new(call)))
+            })
+            .collect();
+        let talk = settings.talk.as_ref().map(|talk| self.talk(settings, talk).map(Arc::new)).transpose()?;
+        let facts = facts(self.config, settings, talk.as_deref(), &table);
+        let guide = Guide {
+            card: facts.card.clone(),
+            capabilities: facts.capabilities.clone(),
+            base_path: settings.base_path.clone(),
+        };
+        let published =
+            Published::new(facts).map_err(|problem| AssembleError::Catalog { agent: settings.key.clone(), problem })?;
+        let cors =
+            settings.cors.as_ref().map(|origins| origins.iter().filter_map(|origin| origin.parse().ok()).collect());
+        Ok(Agent {
+            key: settings.key.as_str().into(),
+            id,
+            name: settings.card.name.clone(),
+            version: settings.version.clone().unwrap_or_else(|| catalog::VERSION_DEFAULT.to_owned()),
+            base_path: settings.base_path.clone(),
+            host: settings.host.clone(),
+            published,
+            table,
+            calls,
+            talk,
+            news: settings.news,
+            guide,
+            cors,
+            streams,
+            queries: Queries::new(QUERIES_RUNNING, QUERIES_WAITING),
+        })
+    }
+
+    fn talk(&self, agent: &settings::Agent, talk: &crate::talk::Settings) -> Result<Talk, AssembleError> {
+        let broken = |problem: String| AssembleError::Dialect { agent: agent.key.clone(), problem };
+        let first = |problems: Vec<Problem>| {
+            broken(problems.into_iter().map(|problem| problem.message).next().unwrap_or_default())
+        };
+        let named =
+            |name: &str| Dialect::built_in(name).ok_or_else(|| broken(format!("there is none called `{name}`")));
+        let dialect = match &talk.dialect {
+            // The guide asks nobody, so that how it would ask is of no matter.
+            DialectChoice::Guide => named("text")?,
+            DialectChoice::BuiltIn(name) => named(name)?,
+            DialectChoice::Inline(value) => Dialect::compile(value).map_err(first)?,
+        };
+        let dialect = match &talk.path {
+            Some(path) => dialect.with_path(path).map_err(first)?,
+            None => dialect,
+        };
+        Ok(Talk {
+            upstream: talk.upstream.as_deref().and_then(|name| self.upstreams.get(name)).cloned(),
+            model: talk.model.clone(),
+            system: talk.system.clone(),
+            options: talk.options.clone(),
+            streaming: talk.streaming,
+            upstream_streaming: talk.upstream_streaming && dialect.streams(),
+            history: talk.history,
+            news: talk.news,
+            dialect: Arc::new(dialect),
+        })
+    }
+}
+
+impl Talk {
+    /// Whether the agent itself reminds the upstream of what was said.
+    pub(super) fn keeps_history(&self) -> bool {
+        self.history.turns > 0 && self.dialect.takes_history()
+    }
+
+    /// Whether a session's turns belong together: `sessions.supported`.
+    pub(super) fn continues(&self) -> bool {
+        self.upstream.is_some() && (self.keeps_history() || self.dialect.conversation() != Conversation::None)
+    }
+}
+
+fn table(settings: &settings::Agent) -> Result<Table, AssembleError> {
+    let broken = |number: usize, problem: String| AssembleError::Capability {
+        agent: settings.key.clone(),
+        capability: settings.capabilities.get(number).map(|capability| capability.id.clone()).unwrap_or_default(),
+        problem,
+    };
+    let mut capabilities = Vec::with_capacity(settings.capabilities.len());
+    for (number, capability) in settings.capabilities.iter().enumerate() {
+        let compiled = Capability::new(capability.clone());
+        capabilities.push(
+            compiled
+                .map_err(|problems| broken(number, problems.first().map(ToString::to_string).unwrap_or_default()))?,
+        );
+    }
+    Table::new(capabilities).map_err(|problems| match problems.into_iter().next() {
+        Some((number, problem)) => broken(number, problem.to_string()),
+        None => broken(0, String::new()),
+    })
+}
+
+fn services(config: &Config) -> Result<BTreeMap<&str, Arc<Service>>, AssembleError> {
+    let mut services = BTreeMap::new();
+    for (name, settings) in &config.upstreams {
+        let cookies = match settings.cookies {
+            upstream::settings::Cookies::Drop => CookiePolicy::Drop,
+            upstream::settings::Cookies::Pass => CookiePolicy::Pass,
+        };
+        let service = Service::new(&settings.url, &settings.headers, &settings.query, cookies).map_err(|problem| {
+            AssembleError::Capability { agent: String::new(), capability: name.clone(), problem: problem.to_string() }
+        })?;
+        services.insert(name.as_str(), Arc::new(service));
+    }
+    Ok(services)
+}
+
+/// What is published of an agent.
+pub(super) fn facts(config: &Config, agent: &settings::Agent, talk: Option<&Talk>, table: &Table) -> Facts {
+    Facts {
+        card: agent.card.clone(),
+        version: agent.version.clone(),
+        public_url: config.public_url.as_ref().map(|url| format!("{url}{}", agent.base_path)),
+        talk: talk.map(|talk| catalog::Talk {
+            streaming: talk.streaming,
+            sessions: talk.continues(),
+            optional_events: talk.dialect.hints().iter().map(|name| (*name).to_owned()).collect(),
+        }),
+        news: agent.news.map(|news| catalog::News {
+            sessions: match news.sessions {
+                NewsSessions::Required => catalog::NewsSessions::Required,
+                NewsSessions::Optional => catalog::NewsSessions::Optional,
+                NewsSessions::Ignored => catalog::NewsSessions::Ignored,
+            },
+        }),
+        capabilities: table.iter().map(|capability| capability.published()).collect(),
+        packages: agent.packages.clone(),
+        protocols: agent.protocols.clone(),
+    }
+}
+
+fn directory(config: &Config) -> Directory {
+    let entries: Vec<catalog::Entry> = config
+        .agents
+        .iter()
+        .map(|agent| catalog::Entry {
+            name: agent.card.name.clone(),
+            description: agent.card.description.clone(),
+            base: base_url(config, agent),
+        })
+        .collect();
+    Directory { root: catalog::directory(&entries), api_catalog: catalog::api_catalog(&entries) }
+}
+
+/// Where an agent is: absolute where a public URL or a host is known.
+fn base_url(config: &Config, agent: &settings::Agent) -> String {
+    match (&agent.host, &config.public_url) {
+        (Some(host), _) => format!("https://{host}{}", agent.base_path),
+        (None, Some(url)) => format!("{url}{}", agent.base_path),
+        (None, None) => agent.base_path.clone(),
+    }
+}
+
+fn host_of_url(url: &str) -> String {
+    let authority = url.split_once("://").map_or(url, |(_, rest)| rest).split('/').next().unwrap_or_default();
+    crate::front::host_of(authority).to_ascii_lowercase()
+}
+
+/// An agent's discovery document, without anything being opened.
+pub fn catalog(config: &Config, agent: &settings::Agent) -> Result<String, AssembleError> {
+    let client = Client::new(crate::net::Roots::none());
+    let upstreams = Upstreams::new(config.upstreams.clone(), &client)?;
+    let services = services(config)?;
+    let parts = Parts { config, upstreams: &upstreams, services: &services };
+    let agent = parts.agent(agent, AgentId::default(), Arc::default())?;
+    Ok(String::from_utf8_lossy(agent.published.catalog.body()).into_owned())
+}

@@ -1,0 +1,41 @@
+//! A request end to end: `process` opens, `proxy` is the hook table, `admission` finds the route, `handler` answers.
+
+mod access_log;
+mod admission;
+mod body;
+mod ctx;
+mod drain;
+mod error;
+mod fields;
+mod handler;
+mod lease;
+mod live;
+mod news_context;
+mod process;
+mod proxy;
+mod respond;
+mod router;
+mod thread;
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+
+use crate::store::Store;
+use crate::telemetry::settings::Format;
+use crate::telemetry::{AccessLog, Health, Metrics};
+
+pub use live::{AssembleError, catalog};
+pub use process::{Process, StartError};
+
+/// What is behind every request.
+struct Gateway {
+    live: ArcSwap<live::Live>,
+    store: Arc<Store>,
+    metrics: Metrics,
+    health: Arc<Health>,
+    drain: drain::Drain,
+    queues: thread::Queues,
+    access: AccessLog,
+    log_format: Format,
+}

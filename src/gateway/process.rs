@@ -1,0 +1,236 @@
+//! The process: everything that is opened before the first request, and closed after the last.
+
+use std::future::Future;
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use pingora::apps::HttpServerOptions;
+use pingora::proxy::{HttpProxy, http_proxy};
+use pingora::server::configuration::ServerConf;
+use tokio::runtime::{Builder, Runtime};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{Semaphore, watch};
+use tracing::{error, info, warn};
+
+use super::Gateway;
+use super::drain::Drain;
+use super::live::{AssembleError, Live};
+use super::proxy::Proxy;
+use crate::config::Config;
+use crate::front::{BindError, Door, Listener, Server};
+use crate::net::{Client, Roots, tls};
+use crate::store::{self, NewsSettings, Store, SystemClock};
+use crate::telemetry::{AccessLog, Health, Metrics, Phase, logs};
+use crate::upstream;
+
+/// How long an HTTP/2 connection may rest.
+const H2_IDLE: Duration = Duration::from_secs(75);
+
+/// How often the store's state is looked at.
+const STORE_CHECK: Duration = Duration::from_secs(1);
+
+/// Why the gateway does not start. Each is one sentence that says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A listener.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] store::OpenError),
+    /// What the agents are made of.
+    #[error(transparent)]
+    Assemble(#[from] AssembleError),
+    /// The system's certificate authorities.
+    #[error(transparent)]
+    Roots(#[from] tls::Error),
+    /// Metrics that clash.
+    #[error("metrics: {0}")]
+    Metrics(#[from] prometheus::Error),
+    /// The system.
+    #[error("the system refuses what the gateway needs to run: {0}")]
+    System(#[from] io::Error),
+}
+
+/// A gateway that has opened everything and serves nothing yet.
+pub struct Process {
+    gateway: Arc<Gateway>,
+    listeners: Vec<Listener>,
+    control: Runtime,
+    proxy: Arc<HttpProxy<Proxy>>,
+}
+
+impl Process {
+    /// Opens listeners, the store and everything else. Nothing is answered before [`Process::run`].
+    pub fn open(config: &Config) -> Result<Self, StartError> {
+        logs::start(config.log);
+        let listeners = config.listen.iter().map(Listener::bind).collect::<Result<Vec<_>, _>>()?;
+        let control = Builder::new_current_thread().enable_all().build()?;
+        let news: Vec<(&str, NewsSettings)> =
+            config.agents.iter().map(|agent| (agent.key.as_str(), agent.news.unwrap_or_default())).collect();
+        let store = store::open(&config.store, &news, Arc::new(SystemClock))?;
+        let roots =
+            if upstream::need_system_roots(config.upstreams.values()) { Roots::system()? } else { Roots::none() };
+        let conf = ServerConf { ca_file: Some(roots.file().to_owned()), threads: workers(), ..ServerConf::default() };
+        let client = Client::new(roots);
+        let live = Live::assemble(config, &client, store.keys(), None)?;
+        let gateway = Arc::new(Gateway {
+            live: ArcSwap::from_pointee(live),
+            store,
+            metrics: Metrics::new()?,
+            health: Arc::new(Health::default()),
+            drain: Drain::new(),
+            queues: Arc::default(),
+            access: AccessLog::start(config.log),
+            log_format: config.log.format,
+        });
+        let mut proxy = http_proxy(&Arc::new(conf), Proxy(gateway.clone()));
+        let mut options = HttpServerOptions::default();
+        options.h2_idle_timeout = Some(H2_IDLE);
+        proxy.server_options = Some(options);
+        Ok(Self { gateway, listeners, control, proxy: Arc::new(proxy) })
+    }
+
+    /// Where the first listener is, as a caller would type it.
+    pub fn base(&self) -> String {
+        self.listeners.first().map(Listener::url).unwrap_or_default()
+    }
+
+    /// Everything that is counted.
+    pub fn metrics(&self) -> Metrics {
+        self.gateway.metrics.clone()
+    }
+
+    /// Where the process is in its life.
+    pub fn health(&self) -> Arc<Health> {
+        self.gateway.health.clone()
+    }
+
+    /// Becomes `true` when the process stops.
+    pub fn stopping(&self) -> watch::Receiver<bool> {
+        self.gateway.drain.stopping()
+    }
+
+    /// Why the store can't be used, as it was seen last; `None` while it can.
+    pub fn store_problem(&self) -> watch::Receiver<Option<String>> {
+        let (problem, watched) = watch::channel(None);
+        let store = self.gateway.store.clone();
+        self.control.spawn(watch_store(store, problem));
+        watched
+    }
+
+    /// Serves until SIGTERM or SIGINT, together with what runs beside it; then lets requests end and closes.
+    pub fn run(
+        self,
+        limits: crate::config::settings::Limits,
+        beside: impl Future<Output = ()> + Send + 'static,
+        serving: impl FnOnce(&str),
+    ) -> Result<(), StartError> {
+        let base = self.base();
+        let finished = watch::Sender::new(false);
+        let door = Door {
+            server: Server {
+                app: self.proxy.clone(),
+                shutdown: self.gateway.drain.stopping(),
+                header_timeout: limits.header_timeout,
+            },
+            connections: Arc::new(Semaphore::new(limits.connections)),
+        };
+        let threads = (0..workers())
+            .map(|number| worker(number, &self.listeners, &door, finished.subscribe()))
+            .collect::<io::Result<Vec<_>>>()?;
+        let gateway = self.gateway.clone();
+        self.control.block_on(async {
+            let mut stop = Stop::listen()?;
+            tokio::spawn(beside);
+            gateway.health.set(Phase::Serving);
+            serving(&base);
+            stop.wait().await;
+            info!("stopping: open requests have {} s to end", limits.shutdown.as_secs());
+            gateway.health.set(Phase::Draining);
+            gateway.drain.finish(limits.shutdown, stop.wait()).await;
+            finished.send_replace(true);
+            gateway.store.close().await;
+            io::Result::Ok(())
+        })?;
+        for thread in threads {
+            if thread.join().is_err() {
+                error!("a worker ended by a panic");
+            }
+        }
+        self.listeners.iter().for_each(Listener::remove_file);
+        Ok(())
+    }
+}
+
+/// One worker a core: each has its own runtime, so a connection stays where it was accepted.
+fn workers() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+fn worker(
+    number: usize,
+    listeners: &[Listener],
+    door: &Door<HttpProxy<Proxy>>,
+    mut finished: watch::Receiver<bool>,
+) -> io::Result<JoinHandle<()>> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let shared = listeners.iter().map(Listener::share).collect::<io::Result<Vec<_>>>()?;
+    let door = door.clone();
+    std::thread::Builder::new().name(format!("worker-{number}")).spawn(move || {
+        runtime.block_on(async {
+            for listener in shared {
+                let door = door.clone();
+                tokio::spawn(async move {
+                    if let Err(error) = door.accept(listener).await {
+                        error!("a listener failed: {error}");
+                    }
+                });
+            }
+            let _ = finished.wait_for(|finished| *finished).await;
+        });
+        runtime.shutdown_background();
+    })
+}
+
+/// The signals that end the process.
+struct Stop {
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+}
+
+impl Stop {
+    fn listen() -> io::Result<Self> {
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    async fn wait(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+/// Logs when the store becomes unusable and when it is back.
+async fn watch_store(store: Arc<Store>, problem: watch::Sender<Option<String>>) {
+    loop {
+        let health = store.health().await;
+        let now =
+            if health.writable { None } else { Some(health.problem.unwrap_or_else(|| "it can't be written".into())) };
+        let changed = problem.send_if_modified(|before| {
+            let changed = *before != now;
+            before.clone_from(&now);
+            changed
+        });
+        match (changed, now) {
+            (true, Some(problem)) => warn!("the store can't be used: {problem}"),
+            (true, None) => info!("the store can be used again"),
+            (false, _) => {}
+        }
+        tokio::time::sleep(STORE_CHECK).await;
+    }
+}

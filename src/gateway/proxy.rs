@@ -1,0 +1,233 @@
+//! The hook table: what happens to a request, in the order in which Pingora calls it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use http::Version;
+use http::header::TRANSFER_ENCODING;
+use pingora::http::{RequestHeader, ResponseHeader};
+use pingora::modules::http::HttpModules;
+use pingora::proxy::{FailToProxy, ProxyHttp, Session};
+use pingora::upstreams::peer::HttpPeer;
+use pingora::{Error, ErrorSource, ErrorType, Result};
+
+use tracing::error;
+
+use super::ctx::RequestCtx;
+use super::error::Refusal;
+use super::handler::capability;
+use super::respond::{self, Failed};
+use super::{Gateway, access_log, admission, body, handler};
+use crate::net;
+
+/// How long a caller may take to read what was written.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How long the rest of a body that nobody wants is read, so that its connection can be used again.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Connections that a passed call tries, where nothing was sent yet.
+const ATTEMPTS_MAX: usize = 2;
+
+/// Pingora's view of the gateway.
+pub(super) struct Proxy(pub Arc<Gateway>);
+
+#[async_trait]
+impl ProxyHttp for Proxy {
+    type CTX = RequestCtx;
+
+    fn new_ctx(&self) -> RequestCtx {
+        RequestCtx::new(self.0.live.load_full(), self.0.drain.enter(), &self.0.metrics)
+    }
+
+    /// None: answers are compressed where they are made, and a service's bytes pass as they are.
+    fn init_downstream_modules(&self, _: &mut HttpModules) {}
+
+    async fn request_filter(&self, session: &mut Session, ctx: &mut RequestCtx) -> Result<bool> {
+        session.set_read_timeout(Some(ctx.live.limits.body_timeout));
+        session.set_write_timeout(Some(WRITE_TIMEOUT));
+        session.set_total_drain_timeout(Some(DRAIN_TIMEOUT));
+        let failed = match admission::admit(session, ctx) {
+            Ok(route) => handler::answer(&self.0, session, ctx, route).await,
+            Err(refusal) => Err(refusal.into()),
+        };
+        let told = match failed {
+            Ok(answered) => return Ok(answered),
+            Err(Failed::Refused(refusal)) => respond::refuse(session, ctx, &refusal).await,
+            Err(gone) => Err(gone),
+        };
+        match told {
+            Ok(()) => Ok(true),
+            Err(Failed::Gone(error)) => Err(error),
+            Err(Failed::Refused(_)) => Err(respond::gone()),
+        }
+    }
+
+    async fn upstream_peer(&self, _: &mut Session, ctx: &mut RequestCtx) -> Result<Box<HttpPeer>> {
+        let Some(proxied) = &mut ctx.proxied else { return Err(internal("no call to pass on")) };
+        proxied.attempts += 1;
+        match proxied.call.upstream.peer().http_peer().await {
+            Ok(peer) => Ok(peer),
+            Err(error) => {
+                proxied.failure = Some(capability::failed(&self.0, &proxied.call, &error));
+                Err(Error::new_up(ErrorType::ConnectError))
+            }
+        }
+    }
+
+    fn fail_to_connect(
+        &self,
+        _: &mut Session,
+        peer: &HttpPeer,
+        ctx: &mut RequestCtx,
+        mut error: Box<Error>,
+    ) -> Box<Error> {
+        let (Some(proxied), Some(address)) = (&mut ctx.proxied, peer._address.as_inet()) else { return error };
+        proxied.call.upstream.peer().avoid(*address);
+        let again = proxied.attempts < ATTEMPTS_MAX;
+        if !again {
+            let cause = net::connect_error(&error, proxied.call.timeouts.connect);
+            let failure = net::Error::Connect { address: *address, cause };
+            proxied.failure = Some(capability::failed(&self.0, &proxied.call, &failure));
+        }
+        error.set_retry(again);
+        error
+    }
+
+    async fn upstream_request_filter(
+        &self,
+        _: &mut Session,
+        upstream_request: &mut RequestHeader,
+        ctx: &mut RequestCtx,
+    ) -> Result<()> {
+        let Some(proxied) = &ctx.proxied else { return Err(internal("no call to pass on")) };
+        let target = proxied.target.path_and_query().as_bytes();
+        let mut request = RequestHeader::build(proxied.target.method().clone(), target, Some(proxied.headers.len()))?;
+        for (name, value) in &proxied.headers {
+            request.append_header(name.clone(), value.clone())?;
+        }
+        // Pingora asks an HTTP/2 request how it ends, and panics where it is none any more.
+        request.set_version(upstream_request.version);
+        request.set_send_end_stream(upstream_request.send_end_stream().unwrap_or(true));
+        *upstream_request = request;
+        Ok(())
+    }
+
+    async fn request_body_filter(
+        &self,
+        _: &mut Session,
+        body: &mut Option<Bytes>,
+        _: bool,
+        ctx: &mut RequestCtx,
+    ) -> Result<()> {
+        let Some(proxied) = &mut ctx.proxied else { return Ok(()) };
+        proxied.sent += body.as_ref().map_or(0, |body| body.len() as u64);
+        match proxied.sent_max {
+            Some(most) if proxied.sent > most => {
+                proxied.failure = Some(body::too_large(most));
+                Err(Error::new_down(ErrorType::HTTPStatus(413)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn response_filter(
+        &self,
+        session: &mut Session,
+        response: &mut ResponseHeader,
+        ctx: &mut RequestCtx,
+    ) -> Result<()> {
+        let (Some(proxied), Some(agent)) = (&mut ctx.proxied, &ctx.agent) else { return Ok(()) };
+        let mut head = match capability::caller_head(agent, proxied, response.status, &response.headers) {
+            Ok(head) => head,
+            Err(refusal) => {
+                proxied.failure = Some(refusal);
+                return Err(Error::new_up(ErrorType::InvalidHTTPHeader));
+            }
+        };
+        head.set_version(response.version);
+        if response.headers.contains_key(TRANSFER_ENCODING) && session.req_header().version == Version::HTTP_11 {
+            head.insert_header(TRANSFER_ENCODING, "chunked")?;
+        }
+        if !response.status.is_informational() {
+            ctx.finish_head(&mut head)?;
+        }
+        *response = head;
+        Ok(())
+    }
+
+    fn response_body_filter(
+        &self,
+        _: &mut Session,
+        body: &mut Option<Bytes>,
+        _: bool,
+        ctx: &mut RequestCtx,
+    ) -> Result<Option<Duration>> {
+        let length = body.as_ref().map_or(0, Bytes::len);
+        let over = ctx.proxied.as_mut().is_some_and(|proxied| capability::exceeds(proxied, length));
+        if over { Err(Error::new_up(ErrorType::InvalidHTTPHeader)) } else { Ok(None) }
+    }
+
+    async fn fail_to_proxy(&self, session: &mut Session, error: &Error, ctx: &mut RequestCtx) -> FailToProxy {
+        let over = |error_code| FailToProxy { error_code, can_reuse_downstream: false };
+        let known = ctx.proxied.as_mut().and_then(|proxied| proxied.failure.take());
+        let answered = session.response_written().is_some_and(|head| !head.status.is_informational());
+        let Some(refusal) = known.or_else(|| self.refusal(error, ctx)).filter(|_| !answered) else { return over(0) };
+        let code = refusal.code.status().as_u16();
+        let told = respond::refuse(session, ctx, &refusal).await;
+        FailToProxy {
+            error_code: code,
+            // What the caller has still to send was promised to a service that is gone.
+            can_reuse_downstream: told.is_ok() && session.downstream_session.is_body_done(),
+        }
+    }
+
+    async fn logging(&self, session: &mut Session, _: Option<&Error>, ctx: &mut RequestCtx) {
+        if let Some(proxied) = &ctx.proxied {
+            let status = session.response_written().map(|head| head.status);
+            proxied.call.upstream.record(status.is_some_and(|status| !status.is_server_error()));
+        }
+        access_log::write(&self.0, session, ctx);
+    }
+
+    /// Pingora's own summary shows the query, where a session id may stand.
+    fn request_summary(&self, _: &Session, ctx: &RequestCtx) -> String {
+        format!("route {}", ctx.route)
+    }
+
+    fn suppress_error_log(&self, _: &Session, _: &RequestCtx, _: &Error) -> bool {
+        true
+    }
+}
+
+impl Proxy {
+    /// What the caller of a passed call is told when Pingora fails; `None` where it is gone.
+    fn refusal(&self, error: &Error, ctx: &RequestCtx) -> Option<Refusal> {
+        match error.esource() {
+            ErrorSource::Downstream => respond::unreadable(error),
+            ErrorSource::Upstream => {
+                let call = &ctx.proxied.as_ref()?.call;
+                let failure = match error.etype() {
+                    ErrorType::ReadTimedout => {
+                        net::Error::Timeout { timer: net::Timer::Idle, after: call.timeouts.idle }
+                    }
+                    ErrorType::WriteTimedout => net::Error::Timeout { timer: net::Timer::Write, after: WRITE_TIMEOUT },
+                    ErrorType::ConnectionClosed => net::Error::Truncated,
+                    ErrorType::InvalidHTTPHeader | ErrorType::H1Error => net::Error::Protocol("the head of the answer"),
+                    _ => net::Error::Reset,
+                };
+                Some(capability::failed(&self.0, call, &failure))
+            }
+            ErrorSource::Internal | ErrorSource::Unset => {
+                error!(route = %ctx.route, "a request failed inside the gateway: {}", error.etype().as_str());
+                Some(Refusal::internal())
+            }
+        }
+    }
+}
+
+fn internal(message: &'static str) -> Box<Error> {
+    Error::explain(ErrorType::InternalError, message)
+}

@@ -1,0 +1,193 @@
+//! `Thread`: the session of a talk, from the id that the request carried to the turn that is kept.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde_json::Map;
+use tokio::sync::OwnedMutexGuard;
+use tokio::time::Instant;
+
+use super::error::Refusal;
+use super::lease::Held;
+use super::live::Talk;
+use crate::restap::{ErrorCode, SessionId};
+use crate::store::{
+    AgentId, Conversation, ConversationId, Lease, LeaseKey, NewsRead, OnceKey, Store, StoreError, TurnEnd,
+};
+use crate::talk::dialect::{self, Saved};
+use crate::talk::{Exchange, History, settings};
+
+/// Turns that may wait for the one before them.
+const QUEUE_MAX: usize = 4;
+
+/// How long they wait.
+const QUEUE_WAIT: Duration = Duration::from_secs(10);
+
+/// How often a lease that another process holds is asked for again.
+const LEASE_RETRY: Duration = Duration::from_millis(50);
+
+/// The sessions that have a turn in this process, by the session's lease.
+pub(super) type Queues = Arc<Mutex<HashMap<LeaseKey, Queue>>>;
+
+/// A session's turn and who waits for it.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    /// Fair: turns begin in the order in which they came.
+    gate: Arc<tokio::sync::Mutex<()>>,
+    /// The turn that runs and those that wait.
+    length: usize,
+}
+
+/// One talk's part in a conversation.
+pub(super) struct Thread {
+    /// Echoed to the caller.
+    pub session_id: SessionId,
+    id: ConversationId,
+    conversation: Conversation,
+    turn: Option<HeldTurn>,
+}
+
+impl Thread {
+    /// Takes or mints the session and, where turns are remembered here, waits for its turn.
+    pub(super) async fn open(
+        store: &Arc<Store>,
+        queues: &Queues,
+        (agent, talk): (AgentId, &Talk),
+        session_id: Option<SessionId>,
+    ) -> Result<Self, Refusal> {
+        let is_new = session_id.is_none();
+        let session_id = session_id.unwrap_or_else(SessionId::mint);
+        let id = store.keys().conversation(agent, None, &session_id);
+        let mut thread = Self { session_id, id, conversation: Conversation::default(), turn: None };
+        if talk.remembers() {
+            thread.turn = Some(HeldTurn::wait(store, queues, store.keys().turn_lease(id)).await?);
+            if !is_new {
+                thread.conversation = store.conversation(id).await?;
+            }
+        }
+        Ok(thread)
+    }
+
+    /// The conversation's name for the upstream, which says nothing of the session id.
+    pub(super) fn upstream_key(&self, store: &Store) -> uuid::Uuid {
+        store.keys().upstream_key(self.id)
+    }
+
+    /// What was said before, oldest first.
+    pub(super) fn history(&self, limits: settings::History) -> History {
+        let mut history = History::default();
+        for turn in &self.conversation.turns {
+            history.push(Exchange { user: turn.user.clone(), assistant: turn.assistant.clone() }, limits);
+        }
+        history
+    }
+
+    /// What the upstream gave at the last turn.
+    pub(super) fn saved(&self) -> Saved {
+        let kept = self.conversation.upstream.as_deref();
+        kept.and_then(|kept| serde_json::from_str(kept).ok()).unwrap_or_else(Map::new)
+    }
+
+    /// Up to where news have reached the model.
+    pub(super) fn news(&mut self) -> &mut NewsRead {
+        &mut self.conversation.news
+    }
+
+    /// Keeps a turn whose end is proven, and with it the answer to its idempotency key; then the next turn may begin.
+    pub(super) async fn keep(
+        mut self,
+        store: &Arc<Store>,
+        talk: &Talk,
+        exchange: Exchange,
+        saved: &Saved,
+        answer: Option<(OnceKey, Lease, Bytes)>,
+    ) -> Result<(), StoreError> {
+        let Some(turn) = self.turn.take() else {
+            return match answer {
+                Some((key, lease, answer)) => store.keep_answer(key, lease, &answer).await,
+                None => Ok(()),
+            };
+        };
+        // Services refuse an empty turn of theirs, so one without text is not remembered.
+        if talk.history.turns > 0 && !exchange.assistant.is_empty() {
+            let remembered = crate::store::Turn { user: exchange.user, assistant: exchange.assistant };
+            self.conversation.push(remembered, talk.history.turns as usize);
+        }
+        self.conversation.upstream = (!saved.is_empty()).then(|| serde_json::to_string(saved).unwrap_or_default());
+        let end = TurnEnd { ttl: talk.history.ttl, lease: Some(turn.lease.lease()), answer };
+        store.keep_conversation(self.id, &self.conversation, end).await?;
+        turn.lease.ended();
+        Ok(())
+    }
+}
+
+impl Talk {
+    /// Whether something of a turn is kept here for the next one.
+    pub(super) fn remembers(&self) -> bool {
+        self.keeps_history() || self.dialect.conversation() == dialect::Conversation::Minted
+    }
+}
+
+/// A session's turn, in this process and in all others on the store. It is renewed for as long as this lives, and
+/// let go when it is dropped.
+struct HeldTurn {
+    lease: Held,
+    _place: Place,
+    _gate: OwnedMutexGuard<()>,
+}
+
+impl HeldTurn {
+    async fn wait(store: &Arc<Store>, queues: &Queues, key: LeaseKey) -> Result<Self, Refusal> {
+        let deadline = Instant::now() + QUEUE_WAIT;
+        let (place, gate) = Place::take(queues, key).ok_or_else(busy)?;
+        let gate = tokio::time::timeout_at(deadline, gate.lock_owned()).await.map_err(|_| busy())?;
+        // Only another process can hold the lease now, or a turn that ended just before.
+        loop {
+            if let Some(lease) = store.acquire(key).await? {
+                return Ok(Self { lease: Held::new(store, lease), _place: place, _gate: gate });
+            }
+            if Instant::now() >= deadline {
+                return Err(busy());
+            }
+            tokio::time::sleep(LEASE_RETRY).await;
+        }
+    }
+}
+
+/// A place in the queue of a session; its head is the turn that runs.
+#[derive(Debug)]
+struct Place {
+    queues: Queues,
+    key: LeaseKey,
+}
+
+impl Place {
+    fn take(queues: &Queues, key: LeaseKey) -> Option<(Self, Arc<tokio::sync::Mutex<()>>)> {
+        let mut all = queues.lock().unwrap_or_else(PoisonError::into_inner);
+        let queue = all.entry(key).or_default();
+        if queue.length > QUEUE_MAX {
+            return None;
+        }
+        queue.length += 1;
+        Some((Self { queues: queues.clone(), key }, queue.gate.clone()))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut all = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(queue) = all.get_mut(&self.key) {
+            queue.length -= 1;
+            if queue.length == 0 {
+                all.remove(&self.key);
+            }
+        }
+    }
+}
+
+fn busy() -> Refusal {
+    let message = "other turns of this session are still running; wait for their replies, then send this again";
+    Refusal::new(ErrorCode::SessionBusy, message).retry_after(2)
+}

@@ -1,0 +1,265 @@
+//! Feeds: `NewItem` in, `Page` out, and the rule by which an item gets its timestamp.
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use super::engine::{Change, EnginePage, FeedChange, ItemBody, PageRead, Position, Put, Reader, StoredItem};
+use super::keys::{CallerId, FeedId, OnceKey, QueryKey};
+use super::news_id::NewsId;
+use super::{Store, StoreError};
+use crate::restap::{NewsDraft, NewsItem, SessionId, Since};
+
+/// An item to append.
+#[derive(Debug, Clone, Copy)]
+pub struct NewItem<'a> {
+    /// To this feed.
+    pub feed: FeedId,
+    /// Who owns the feed if this opens it: the verified caller, `None` for an anonymous one.
+    pub opener: Option<CallerId>,
+    /// What is said.
+    pub draft: &'a NewsDraft,
+    /// Under this idempotency key, a repeat gets the receipt of the first.
+    pub once: Option<OnceKey>,
+}
+
+/// Says that an item is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Receipt {
+    /// Its id, `news_id` on the wire.
+    pub id: NewsId,
+    /// Unix milliseconds.
+    pub timestamp: u64,
+}
+
+/// What a reader wants.
+#[derive(Debug, Clone, Copy)]
+pub struct PageRequest<'a> {
+    /// Of this feed.
+    pub feed: FeedId,
+    /// Who asks.
+    pub reader: Reader,
+    /// From where.
+    pub since: &'a Since,
+    /// At most so many items, 1 to 1,000.
+    pub limit: u32,
+    /// Only the items of this query.
+    pub query: Option<&'a str>,
+}
+
+/// One page of a feed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page {
+    /// Ascending.
+    pub items: Vec<Item>,
+    /// What the reader sends as its next `since`; 0 only where a query was asked for without a `since`.
+    pub timestamp: u64,
+    /// Items lie beyond the page in the direction read.
+    pub more: bool,
+    /// The timestamp of the oldest item that the feed keeps.
+    pub oldest: Option<u64>,
+}
+
+/// One item of a page.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Item {
+    /// Its id.
+    pub id: NewsId,
+    /// Unix milliseconds.
+    pub timestamp: u64,
+    /// It stands in the feed that was asked for; a query's answer may stand in another.
+    at_home: bool,
+    answer: bool,
+    json: Bytes,
+}
+
+/// Items of a page, at most.
+pub const PAGE_ITEMS_MAX: u32 = 1_000;
+
+/// Items that a feed takes at once; beyond that one a millisecond.
+const BURST: u64 = 2_000;
+
+impl Store {
+    /// Appends an item. `Ok` means that it is on stable storage; `Unavailable` means that it may be, and a repeat
+    /// with the same [`NewItem::once`] is safe. Dropping the future does not cancel the append.
+    pub async fn append(&self, item: NewItem<'_>) -> Result<Receipt, StoreError> {
+        let NewItem { feed, opener, draft, once } = item;
+        let body = self.item_body(draft, false);
+        let bound = self.bounds.retention(feed.agent).bytes;
+        if body.weight() > bound {
+            return Err(StoreError::TooLarge { bytes_max: bound });
+        }
+        let change = Change {
+            feed: Some(FeedChange { feed, opener, item: Some(body) }),
+            puts: once.map(|once| Put::answer(once, &[])).into_iter().collect(),
+            ..Change::default()
+        };
+        match (self.engine.commit(change).await, once) {
+            (Ok(committed), _) => Ok(self.receipt(feed, committed.timestamp.unwrap_or_default())),
+            (Err(StoreError::Conflict), Some(once)) => self.first_receipt(feed, once).await,
+            (Err(error), _) => Err(error),
+        }
+    }
+
+    /// Opens a session's feed, as a turn of talk does: its first opener owns it. Opening again changes nothing.
+    pub async fn open_feed(&self, feed: FeedId, opener: Option<CallerId>) -> Result<(), StoreError> {
+        let change = Change { feed: Some(FeedChange { feed, opener, item: None }), ..Change::default() };
+        self.engine.commit(change).await.map(drop)
+    }
+
+    /// Reads a page (behaviour of `GET /news`). A poller that sends the page's `timestamp`, or its last item's, as
+    /// its next `since` sees every item once.
+    pub async fn page(&self, request: PageRequest<'_>) -> Result<Page, StoreError> {
+        let from = self.position(&request)?;
+        let read = PageRead {
+            feed: request.feed,
+            reader: request.reader,
+            from,
+            limit: request.limit.clamp(1, PAGE_ITEMS_MAX),
+            query: request.query.map(|id| self.keys.query(id)),
+        };
+        let page = self.engine.page(read).await?;
+        Ok(self.shown(&read, page))
+    }
+
+    /// A draft as it is stored.
+    pub(super) fn item_body(&self, draft: &NewsDraft, answer: bool) -> ItemBody {
+        let caller_query_id = draft.data.as_ref().and_then(|data| data.get("caller_query_id")).and_then(Value::as_str);
+        let mut queries: Vec<QueryKey> = [draft.query_id.as_deref(), caller_query_id, draft.in_reply_to.as_deref()]
+            .into_iter()
+            .flatten()
+            .map(|id| self.keys.query(id))
+            .collect();
+        queries.sort_unstable_by_key(|query| query.0);
+        queries.dedup();
+        // A draft has string keys and no floats that JSON lacks, so writing it can't fail.
+        let json = serde_json::to_vec(draft).unwrap_or_default().into();
+        ItemBody { json, queries, answer }
+    }
+
+    fn receipt(&self, feed: FeedId, timestamp: u64) -> Receipt {
+        Receipt { id: self.keys.news_id(feed.hash, timestamp), timestamp }
+    }
+
+    async fn first_receipt(&self, feed: FeedId, once: OnceKey) -> Result<Receipt, StoreError> {
+        let (first, _) = self.first_answer(once).await?.ok_or(StoreError::Conflict)?;
+        let place = first.item.ok_or(StoreError::KeyReused)?;
+        Ok(self.receipt(FeedId { hash: place.feed, ..feed }, place.timestamp))
+    }
+
+    fn position(&self, request: &PageRequest<'_>) -> Result<Position, StoreError> {
+        match request.since {
+            Since::Newest => Ok(Position::Newest),
+            Since::Time(time) => Ok(Position::After(*time)),
+            Since::Item(id) => {
+                let id = self.keys.read_news_id(id).ok_or(StoreError::InvalidSince)?;
+                // An item of another feed is none that this one keeps: its reader begins with the oldest. The items
+                // of a query may stand in any feed, there the id's time is what counts.
+                let known = request.query.is_some() || id.feed == self.keys.feed_mark(request.feed.hash);
+                Ok(Position::After(if known { id.timestamp } else { 0 }))
+            }
+        }
+    }
+
+    fn shown(&self, read: &PageRead, page: EnginePage) -> Page {
+        let newest = page.items.last().map(|item| item.place.timestamp);
+        let timestamp = match (read.query, read.from) {
+            (Some(_), Position::After(since)) => newest.unwrap_or(since),
+            (Some(_), Position::Newest) => newest.unwrap_or(0),
+            (None, Position::After(_)) if page.more => newest.unwrap_or(page.last),
+            (None, _) => page.last.max(1),
+        };
+        let items = page.items.into_iter().map(|item| self.item(read.feed, item)).collect();
+        Page { items, timestamp, more: page.more, oldest: page.oldest }
+    }
+
+    fn item(&self, asked: FeedId, StoredItem { place, json, answer }: StoredItem) -> Item {
+        Item {
+            id: self.keys.news_id(place.feed, place.timestamp),
+            timestamp: place.timestamp,
+            at_home: place.feed == asked.hash,
+            answer,
+            json,
+        }
+    }
+}
+
+impl Page {
+    /// The body of `GET /news`. `session` is the id that the request carried: the store knows only its hash.
+    pub fn to_json(&self, session: Option<&SessionId>) -> Vec<u8> {
+        let items: usize = self.items.iter().map(|item| item.json.len() + 256).sum();
+        let mut out = Vec::with_capacity(items + 96);
+        out.extend_from_slice(br#"{"items":["#);
+        for (index, item) in self.items.iter().enumerate() {
+            if index > 0 {
+                out.push(b',');
+            }
+            item.write_json(session, &mut out);
+        }
+        out.extend_from_slice(format!(r#"],"timestamp":{},"more":{}"#, self.timestamp, self.more).as_bytes());
+        if let Some(oldest) = self.oldest {
+            out.extend_from_slice(format!(r#","oldest":{oldest}"#).as_bytes());
+        }
+        out.push(b'}');
+        out
+    }
+}
+
+impl Item {
+    /// The item as values.
+    pub fn read(&self) -> Result<NewsItem, StoreError> {
+        let draft = serde_json::from_slice(&self.json).map_err(|_| StoreError::Corrupt("a news item".into()))?;
+        Ok(NewsItem { id: self.id.to_string(), timestamp: self.timestamp, draft })
+    }
+
+    /// A stored draft is one JSON object with at least `type`, so it is taken into the answer as it is.
+    fn write_json(&self, session: Option<&SessionId>, out: &mut Vec<u8>) {
+        let session = session.filter(|_| self.at_home);
+        out.extend_from_slice(format!(r#"{{"id":"{}","timestamp":{}"#, self.id, self.timestamp).as_bytes());
+        let answer = session.filter(|_| self.answer).and_then(|session| self.with_session(session));
+        let json = answer.as_deref().unwrap_or(&self.json);
+        if let [b'{', fields @ .., b'}'] = json
+            && !fields.is_empty()
+        {
+            out.push(b',');
+            out.extend_from_slice(fields);
+        }
+        if let Some(session) = session {
+            // The grammar of a session id needs no escape in JSON.
+            out.extend_from_slice(format!(r#","session_id":"{}""#, session.expose()).as_bytes());
+        }
+        out.push(b'}');
+    }
+
+    /// A query's answer in its own session's feed names the session where its clients look for it.
+    fn with_session(&self, session: &SessionId) -> Option<Vec<u8>> {
+        let mut draft: Value = serde_json::from_slice(&self.json).ok()?;
+        let result = draft.pointer_mut("/data/result")?.as_object_mut()?;
+        result.insert("sessionId".into(), session.expose().into());
+        serde_json::to_vec(&draft).ok()
+    }
+}
+
+/// Gives out the timestamps of one feed. Correctness depends on the order of calls alone, never on the clock.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Ticker {
+    /// The last timestamp given out; 0 if none yet.
+    pub last: u64,
+    /// Up to which millisecond the feed's rate is used up.
+    pub spent: u64,
+}
+
+impl Ticker {
+    /// The timestamp of the next item. `floor` is the highest of any dropped feed of the agent: this feed may be
+    /// one of them, come back.
+    pub fn next(&mut self, now: u64, floor: u64) -> Result<u64, StoreError> {
+        let ahead = now + BURST;
+        // More than a burst ahead can only mean that the clock stepped back: that is no fault of the callers.
+        let spent = if self.spent > ahead { now } else { self.spent.max(now) };
+        if spent == ahead {
+            return Err(StoreError::TooFast);
+        }
+        let last = if self.last == 0 { floor } else { self.last };
+        *self = Self { last: now.max(last + 1), spent: spent + 1 };
+        Ok(self.last)
+    }
+}

@@ -1,0 +1,233 @@
+//! `Keys`: the store's secret, and everything that is named by a keyed hash under it.
+//!
+//! A session id, a caller or a query id is never a key of a table: what is stored is BLAKE3 under 32 bytes that lie
+//! beside the data, so a stolen database alone tells nobody which ids it knows, nor lets weak ones be guessed.
+
+use std::{fmt, io};
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use rustix::rand::{GetRandomFlags, getrandom};
+use uuid::Uuid;
+
+use super::news_id::NewsId;
+use crate::restap::SessionId;
+use crate::yaml::Secret;
+
+/// A name under the secret: 128 bits.
+pub type Hash = [u8; 16];
+
+/// 32 secret bytes, and the names made with them.
+#[derive(Clone)]
+pub struct Keys([u8; 32]);
+
+/// The secret is not 32 bytes in base64. It says nothing of the value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the key must be 32 bytes in base64, as `restap-gateway keys new --store` makes one")]
+pub struct InvalidKey;
+
+/// An agent, by its key in gateway.yaml; its base path has no part in it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct AgentId(pub Hash);
+
+/// A verified caller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct CallerId(pub Hash);
+
+/// A feed: an agent's own, or one of its sessions'.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct FeedId {
+    /// Whose caps it counts against.
+    pub agent: AgentId,
+    /// Names the feed among all feeds.
+    pub hash: Hash,
+    /// The agent's own, which is never dropped.
+    pub own: bool,
+}
+
+/// A conversation of one caller with one agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ConversationId {
+    /// Whose caps it counts against.
+    pub agent: AgentId,
+    /// Names the conversation among all conversations.
+    pub hash: Hash,
+}
+
+/// What one holder at a time may have: a session's turn, a running query, a request with an idempotency key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct LeaseKey(pub Hash);
+
+/// A query id, ours or a caller's own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct QueryKey(pub Hash);
+
+/// A request that is answered once, by its idempotency key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct OnceKey {
+    /// Names the request among all requests.
+    pub hash: Hash,
+    /// Whose keys are counted together.
+    pub bucket: Hash,
+    /// Of the body: what must be the same when the key is used again.
+    pub digest: Hash,
+}
+
+/// What an idempotency key counts with.
+#[derive(Debug, Clone, Copy)]
+pub struct OnceScope<'a> {
+    /// The agent.
+    pub agent: AgentId,
+    /// The operation, such as `talk` or `news`.
+    pub operation: &'a str,
+    /// The verified caller; `None` is anonymous.
+    pub caller: Option<CallerId>,
+    /// The request's session.
+    pub session: Option<&'a SessionId>,
+}
+
+impl Keys {
+    /// 32 bytes from the kernel.
+    pub fn random() -> io::Result<Self> {
+        let mut secret = [0; 32];
+        match getrandom(&mut secret, GetRandomFlags::empty())? {
+            32 => Ok(Self(secret)),
+            _ => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+
+    /// Reads the secret as gateway.yaml and the key file have it, in base64.
+    pub fn parse(secret: &Secret) -> Result<Self, InvalidKey> {
+        let bytes = BASE64_STANDARD.decode(secret.expose().trim()).map_err(|_| InvalidKey)?;
+        bytes.try_into().map(Self).map_err(|_| InvalidKey)
+    }
+
+    /// The form that [`Keys::parse`] reads.
+    pub fn to_secret(&self) -> Secret {
+        Secret::new(BASE64_STANDARD.encode(self.0))
+    }
+
+    /// The agent under this key of gateway.yaml.
+    pub fn agent(&self, key: &str) -> AgentId {
+        AgentId(self.hash("agent", &[key.as_bytes()]))
+    }
+
+    /// The verified caller of this principal, such as `api_key:ci`.
+    pub fn caller(&self, principal: &str) -> CallerId {
+        CallerId(self.hash("caller", &[principal.as_bytes()]))
+    }
+
+    /// The feed of a session, or without one the agent's own.
+    pub fn feed(&self, agent: AgentId, session: Option<&SessionId>) -> FeedId {
+        let hash = match session {
+            Some(session) => self.hash("feed", &[&agent.0, session.expose().as_bytes()]),
+            None => self.hash("own feed", &[&agent.0]),
+        };
+        FeedId { agent, hash, own: session.is_none() }
+    }
+
+    /// The conversation that this caller has under this session id: from another caller the same id is another one.
+    pub fn conversation(&self, agent: AgentId, caller: Option<CallerId>, session: &SessionId) -> ConversationId {
+        let session = session.expose().as_bytes();
+        let hash = match caller {
+            Some(caller) => self.hash("conversation", &[&agent.0, session, &caller.0]),
+            None => self.hash("conversation", &[&agent.0, session]),
+        };
+        ConversationId { agent, hash }
+    }
+
+    /// The conversation key that an upstream is given: the same for every turn, and nothing of the session id.
+    pub fn upstream_key(&self, conversation: ConversationId) -> Uuid {
+        uuid::Builder::from_custom_bytes(self.hash("upstream", &[&conversation.hash])).into_uuid()
+    }
+
+    /// What holds a conversation's turns apart.
+    pub fn turn_lease(&self, conversation: ConversationId) -> LeaseKey {
+        LeaseKey(self.hash("turn", &[&conversation.hash]))
+    }
+
+    /// The query of this id.
+    pub fn query(&self, id: &str) -> QueryKey {
+        QueryKey(self.hash("query", &[id.as_bytes()]))
+    }
+
+    /// What a running query holds.
+    pub fn query_lease(&self, query: QueryKey) -> LeaseKey {
+        LeaseKey(self.hash("running query", &[&query.0]))
+    }
+
+    /// The request of this idempotency key and body. For an anonymous caller without a session the body counts as
+    /// part of the key, so that nobody reads or swallows another's request by guessing.
+    pub fn once(&self, scope: OnceScope<'_>, key: &str, body: &[u8]) -> OnceKey {
+        let digest = self.hash("body", &[body]);
+        let caller: &[u8] = scope.caller.as_ref().map_or(&[], |caller| &caller.0);
+        let session = scope.session.map_or("", SessionId::expose).as_bytes();
+        let unowned: &[u8] = if caller.is_empty() && session.is_empty() { &digest } else { &[] };
+        let parts = [&scope.agent.0, scope.operation.as_bytes(), caller, session, unowned, key.as_bytes()];
+        OnceKey { hash: self.hash("once", &parts), bucket: self.hash("once of", &[&scope.agent.0, caller]), digest }
+    }
+
+    /// What is held while the first request of a key runs.
+    pub(super) fn once_lease(&self, key: OnceKey) -> LeaseKey {
+        LeaseKey(self.hash("running once", &[&key.hash]))
+    }
+
+    /// What a store remembers of the secret that it was made with.
+    pub(super) fn fingerprint(&self) -> Hash {
+        self.hash("fingerprint", &[])
+    }
+
+    /// The id of the item that stands at this time in a feed.
+    pub(super) fn news_id(&self, feed: Hash, timestamp: u64) -> NewsId {
+        let feed = self.feed_mark(feed);
+        NewsId { timestamp, feed, seal: self.news_seal(timestamp, feed) }
+    }
+
+    /// Reads an id that a client sent back; `None` if no gateway with this secret made it.
+    pub(super) fn read_news_id(&self, text: &str) -> Option<NewsId> {
+        NewsId::parse(text).filter(|id| id.seal == self.news_seal(id.timestamp, id.feed))
+    }
+
+    /// Tells the items of two feeds apart that have the same timestamp.
+    pub(super) fn feed_mark(&self, feed: Hash) -> u32 {
+        u32::from_be_bytes(self.derive("feed mark", &[&feed]))
+    }
+
+    fn news_seal(&self, timestamp: u64, feed: u32) -> u64 {
+        let bytes = self.derive("news id", &[&timestamp.to_be_bytes(), &feed.to_be_bytes()]);
+        u64::from_be_bytes(bytes) >> 16
+    }
+
+    /// Hides a session id under a query's id, so that `/query/{id}` can show it again to who knows that id. The same
+    /// call opens it. A query id is minted once, so no two texts share a key stream.
+    pub(super) fn veil(&self, query_id: &str, text: &mut [u8]) {
+        let mut stream = vec![0; text.len()];
+        self.hasher("session of", &[query_id.as_bytes()]).finalize_xof().fill(&mut stream);
+        text.iter_mut().zip(stream).for_each(|(byte, veil)| *byte ^= veil);
+    }
+
+    fn hash(&self, purpose: &str, parts: &[&[u8]]) -> Hash {
+        self.derive(purpose, parts)
+    }
+
+    fn derive<const N: usize>(&self, purpose: &str, parts: &[&[u8]]) -> [u8; N] {
+        let mut bytes = [0; N];
+        self.hasher(purpose, parts).finalize_xof().fill(&mut bytes);
+        bytes
+    }
+
+    /// Every part is preceded by its length, so no two lists of parts read alike.
+    fn hasher(&self, purpose: &str, parts: &[&[u8]]) -> blake3::Hasher {
+        let mut hasher = blake3::Hasher::new_keyed(&self.0);
+        for part in std::iter::once(&purpose.as_bytes()).chain(parts) {
+            hasher.update(&(part.len() as u64).to_le_bytes()).update(part);
+        }
+        hasher
+    }
+}
+
+impl fmt::Debug for Keys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Keys(…)")
+    }
+}
