@@ -111,7 +111,8 @@ fn a_rule_that_can_never_fire_is_told() {
     expect![[r#"
         /stream/sentinel: only server-sent events have a sentinel
         /response/rules: these rules can never fire: plain text has no frames
-    "#]].assert_eq(&problems(
+    "#]]
+    .assert_eq(&problems(
         r#"
         like: json
         stream: {framing: json-seq, sentinel: end, eof_ok: true}
