@@ -7,7 +7,7 @@ use serde_json::Value;
 use http::HeaderName;
 
 use crate::restap::catalog::{Location, Parameter};
-use crate::yaml::{ByteSize, Fields, JsonSchema, Mismatch, Period, Problem, Slot, Value as _};
+use crate::yaml::{ByteSize, Fields, JsonSchema, Mismatch, Period, Problem, Scalar, Slot, Value as _};
 
 /// Ids of what every agent has anyway.
 const RESERVED_IDS: [&str; 3] = ["talk", "news", "news_receive"];
@@ -159,7 +159,8 @@ impl Route {
         let path = fields.optional("path", "The service's path; the endpoint unless written. May hold its {name}s.");
         self.path = path.unwrap_or_else(|| std::mem::take(&mut self.path));
         let doc = "Parameters to add to the query. Values may hold {name}s of the endpoint.";
-        let query = fields.with("query", doc, |slot| slot.map(|name, slot| Some((name.to_owned(), slot.scalar()?))));
+        let query = fields
+            .with("query", doc, |slot| slot.map(|name, slot| Some((name.to_owned(), Scalar::take(slot)?.into()))));
         self.query = query.unwrap_or_default();
         let doc = "Headers to set. Values may hold {name}s of the endpoint.";
         self.headers = fields.with("headers", doc, headers).unwrap_or_default();
@@ -232,10 +233,10 @@ fn parameter(slot: Slot<'_, '_>, endpoint: &str) -> Option<Parameter> {
             .map(Into::into);
         let allow_slash = fields.or("allow_slash", false, "Whether one in the path may hold `/`.");
         if location == Location::Path && required == Some(false) {
-            let node = fields.get("required");
-            let message = "a parameter in the path is always required";
-            node.into_iter()
-                .for_each(|node| fields.problem(Problem::error(node, message).help("leave `required` out")));
+            if let Some(node) = fields.get("required") {
+                let problem = Problem::error(node, "a parameter in the path is always required");
+                fields.problem(problem.help("leave `required` out"));
+            }
         }
         if location != Location::Path {
             fields.useless(&["allow_slash"], "only a parameter in the path can hold a slash that is not data");
@@ -258,13 +259,11 @@ fn headers(slot: Slot<'_, '_>) -> Option<Vec<(HeaderName, String)>> {
         if name.is_none() {
             slot.problem(|node| Problem::error(node, format!("{key:?} can't be the name of a header")).at_key());
         }
-        let value = slot.value(serde_json::json!({"type": ["string", "number", "boolean"]}), |node| {
-            let value = node.as_text().unwrap_or(node.written());
-            match http::HeaderValue::from_str(value) {
-                Ok(_) if node.children().next().is_none() => Ok(value.to_owned()),
-                _ => Err(Mismatch::new("a header can't carry this value")),
-            }
-        });
-        Some((name?, value?))
+        let (node, report) = (slot.node(), slot.report());
+        let Scalar(value) = Scalar::take(slot)?;
+        if http::HeaderValue::from_str(&value).is_err() {
+            report?.add(Problem::error(node?, "a header can't carry this value"));
+        }
+        Some((name?, value))
     })
 }

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::settings::Agent;
 use crate::restap::catalog::Card;
-use crate::yaml::{Fields, Mismatch, Node, Problem, Slot, Switch};
+use crate::yaml::{Fields, Mismatch, Node, Problem, Scalar, Slot, Switch};
 use crate::{capability, store, talk};
 
 /// The key of the one agent at the origin.
@@ -29,7 +29,7 @@ impl<'d> Draft<'d> {
             let name = fields.optional("name", "The agent's name; under `agents` its key unless written.");
             let description = fields.optional("description", "What it is for.");
             let contact = fields.optional("contact", "Whom to ask about it.");
-            let version = fields.with("version", "Shown in the catalog and in health.", |slot| slot.scalar());
+            let version = fields.optional::<Scalar>("version", "Shown in the catalog and in health.").map(Into::into);
             let doc = "The path of its base URL; / for `agent` and where a `host` is written, else /agents/NAME.";
             let base_path = fields.with("base_path", doc, base_path);
             let host = fields.with("host", "The host name that it alone answers.", host);

@@ -1,6 +1,7 @@
 //! The keys of gateway.yaml that concern the gateway as a whole.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::collections::HashSet;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use super::Cidr;
 use super::settings::{Admin, Limits};
@@ -11,10 +12,10 @@ use crate::telemetry::settings::{Format, Level, Settings as Log};
 use crate::yaml::{ByteSize, Fields, Node, Period, Problem, Slot, Switch, Value as _, Written};
 
 /// Where callers are served unless the file says so.
-const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
+const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 
 /// Where operators are served unless the file says so.
-const ADMIN_LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9901);
+const ADMIN_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9901);
 
 /// Connections that `limits.connections` may allow.
 const CONNECTIONS_MAX: u32 = 1_000_000;
@@ -72,17 +73,16 @@ impl<'d> Server<'d> {
 
     fn check(&self, fields: &Fields<'_, 'd>) {
         let taken = |listen: &Listen| !matches!(listen, Listen::Tcp(address) if address.port() == 0);
-        for (position, (listen, node)) in self.listen.iter().enumerate() {
-            let earlier = self.listen.iter().take(position).any(|(other, _)| other == listen);
-            if let Some(node) = node.filter(|_| earlier && taken(listen)) {
-                fields.problem(
-                    Problem::error(node, format!("{listen} stands in the list twice")).help("keep one of them"),
-                );
+        let mut seen = HashSet::with_capacity(self.listen.len());
+        for (listen, node) in self.listen.iter().filter(|(listen, _)| taken(listen)) {
+            if let (false, Some(node)) = (seen.insert(listen), node) {
+                let problem = Problem::error(*node, format!("{listen} stands in the list twice"));
+                fields.problem(problem.help("keep one of them"));
             }
         }
         if let (Some(admin), Some(node)) = (&self.admin, fields.get("admin").or(fields.get("listen")))
             && taken(&admin.listen)
-            && self.listen.iter().any(|(listen, _)| *listen == admin.listen)
+            && seen.contains(&admin.listen)
         {
             let node = node.get("listen").unwrap_or(node);
             let problem =

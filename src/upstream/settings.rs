@@ -8,7 +8,7 @@ use http::HeaderName;
 use http::header::{AUTHORIZATION, CONNECTION, CONTENT_LENGTH, HOST, TE, TRAILER, TRANSFER_ENCODING, UPGRADE};
 
 use crate::net::Url;
-use crate::yaml::{Fields, Period, Problem, ReadableFile, Secret, Slot, Switch, Value};
+use crate::yaml::{Fields, Node, Period, Problem, ReadableFile, Secret, Slot, Switch, Value};
 
 /// Headers that belong to the connection, which the gateway sets itself.
 const OWN_HEADERS: [HeaderName; 7] = [CONNECTION, CONTENT_LENGTH, HOST, TE, TRAILER, TRANSFER_ENCODING, UPGRADE];
@@ -142,7 +142,7 @@ fn authorization(fields: &mut Fields<'_, '_>) -> Option<Secret> {
         let token = header_value(slot)?;
         node.map(|_| Secret::new(format!("Bearer {}", token.expose())))
     });
-    let written = fields.get("headers").into_iter().flat_map(|headers| headers.children());
+    let written = fields.get("headers").into_iter().flat_map(Node::children);
     let written = written.filter(|header| header.key().is_some_and(|key| key.eq_ignore_ascii_case("authorization")));
     let rivals: Vec<_> = written.chain(fields.get("basic")).chain(fields.get("bearer")).collect();
     if let [first, rest @ ..] = rivals.as_slice() {
@@ -159,7 +159,7 @@ fn headers(slot: Slot<'_, '_>) -> Option<Vec<(HeaderName, Secret)>> {
         let name = key.parse().ok();
         match &name {
             None => {
-                slot.problem(|node| Problem::error(node, format!("{key:?} can't be the name of a header")).at_key())
+                slot.problem(|node| Problem::error(node, format!("{key:?} can't be the name of a header")).at_key());
             }
             Some(name) if OWN_HEADERS.contains(name) => slot.problem(|node| {
                 Problem::error(node, format!("the gateway sets the header `{key}` itself"))

@@ -58,7 +58,8 @@ pub(super) fn of(text: &str, span: Span, hidden: &[Range<usize>]) -> Option<Exce
         }
         previous_hidden = hides;
     }
-    let after = text.get(line.end..).unwrap_or_default().chars().find(|next| !matches!(next, ' ' | '\t' | '\r'));
+    let after =
+        text.get(line.end..).unwrap_or_default().chars().take(SIDE_MAX).find(|next| !matches!(next, ' ' | '\t' | '\r'));
     if after.is_some_and(|after| after != '\n') {
         excerpt.text.push(CUT);
     }
@@ -175,7 +176,7 @@ mod tests {
         #[test]
         fn no_text_and_no_place_is_too_odd(text in "[a-zä\\n\\t:/?@{}… ]{0,300}", offset in 0_usize..400, length in 0_usize..50) {
             let span = Span { line: 1, column: 1, offset, length };
-            if let Some(excerpt) = of(&text, span, &[3..9]) {
+            if let Some(excerpt) = of(&text, span, &[3..9, 20..21]) {
                 proptest::prop_assert!(!excerpt.text.contains('\n'));
                 proptest::prop_assert!(excerpt.width >= 1);
             }

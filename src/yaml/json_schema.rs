@@ -43,7 +43,9 @@ impl Value for JsonSchema {
             (Kind::Mapping | Kind::Bool(_), None) => {
                 let schema = node.to_json();
                 for (pointer, reason) in problems(&schema) {
-                    report.into_iter().for_each(|report| report.add(Problem::error(node.nearest(&pointer), &reason)));
+                    if let Some(report) = report {
+                        report.add(Problem::error(node.nearest(&pointer), reason));
+                    }
                 }
                 Ok(Self(schema))
             }

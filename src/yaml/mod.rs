@@ -29,4 +29,4 @@ pub use report::{Problem, Report};
 pub use secret::Secret;
 pub use size::ByteSize;
 pub use slot::{Mismatch, Slot, Switch, joined};
-pub use value::{ReadableFile, Value, Written};
+pub use value::{ReadableFile, Scalar, Value, Written};

@@ -127,7 +127,9 @@ impl<'d> Report<'d> {
                 }
             });
         }
-        hidden.values_mut().for_each(|ranges| ranges.sort_by_key(|range| range.start));
+        for ranges in hidden.values_mut() {
+            ranges.sort_by_key(|range| range.start);
+        }
         let mut problems = self.problems.into_inner();
         problems.sort_by_key(|problem| (order(problem.node), problem.span().line, problem.span().column));
         let hidden_in = |node: Node<'d>| hidden.get(&order(node)).map_or(&[][..], Vec::as_slice);

@@ -7,7 +7,7 @@ use super::document::Kind;
 use super::file;
 use super::report::{Credential, Problem};
 use super::slot::Slot;
-use super::value::Value;
+use super::value::{Scalar, Value};
 
 /// Bytes of a file that holds a credential.
 const FILE_MAX: u64 = 64 << 10;
@@ -56,7 +56,7 @@ impl Value for Secret {
                     }
                 })
             },
-            |slot| slot.scalar().map(Self::new),
+            |slot| Scalar::take(slot).map(|Scalar(text)| Self::new(text)),
         )?;
         let (node, report) = (node?, report?);
         if secret.expose().is_empty() {

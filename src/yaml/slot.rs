@@ -106,11 +106,6 @@ impl<'s, 'd> Slot<'s, 'd> {
         self.value(json!({"type": "string"}), |node| text(node, "text").map(str::to_owned))
     }
 
-    /// Text, or a number or boolean as it is written: what a header or a version may be.
-    pub fn scalar(self) -> Option<String> {
-        self.value(json!({"type": ["string", "number", "boolean"]}), scalar)
-    }
-
     /// Text with a syntax of its own. `expects` names it: "a URL such as http://127.0.0.1:9000".
     pub fn parsed<T>(self, expects: &str, pattern: Option<&str>) -> Option<T>
     where
@@ -335,14 +330,6 @@ pub(super) fn text<'d>(node: Node<'d>, expects: &str) -> Result<&'d str, Mismatc
             Err(Mismatch::found(node, expects).help(format!("put it in quotes: \"{}\"", node.written())))
         }
         _ => Err(Mismatch::found(node, expects)),
-    }
-}
-
-pub(super) fn scalar(node: Node<'_>) -> Result<String, Mismatch> {
-    match node.kind() {
-        Kind::Text(text) => Ok(text.to_owned()),
-        Kind::Bool(_) | Kind::Integer(_) | Kind::Float(_) => Ok(node.written().to_owned()),
-        _ => Err(Mismatch::found(node, "text")),
     }
 }
 

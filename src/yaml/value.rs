@@ -72,6 +72,26 @@ impl Value for Period {
     }
 }
 
+/// Text, or a number or boolean as it is written: what a version or the value of a header may be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Scalar(pub String);
+
+impl Value for Scalar {
+    fn take(slot: Slot<'_, '_>) -> Option<Self> {
+        slot.value(json!({"type": ["string", "number", "boolean"]}), |node| match node.kind() {
+            Kind::Text(text) => Ok(Self(text.to_owned())),
+            Kind::Bool(_) | Kind::Integer(_) | Kind::Float(_) => Ok(Self(node.written().to_owned())),
+            _ => Err(Mismatch::found(node, "text")),
+        })
+    }
+}
+
+impl From<Scalar> for String {
+    fn from(scalar: Scalar) -> Self {
+        scalar.0
+    }
+}
+
 /// A path, relative to the file that it stands in.
 impl Value for PathBuf {
     fn take(slot: Slot<'_, '_>) -> Option<Self> {

@@ -40,6 +40,7 @@ pub(in crate::gateway) async fn answer(
         respond::send(session, ctx, outcome?).await
     } else {
         let outcome = read(gateway, session, (agent, news)).await;
+        let outcome = outcome.map_err(|refusal| Refusal { no_items: true, ..refusal });
         let name = outcome_name(&outcome, if matches!(outcome, Ok((_, true))) { "items" } else { "empty" });
         gateway.metrics.news_read(&agent.key, name);
         respond::send(session, ctx, outcome?.0).await

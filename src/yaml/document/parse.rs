@@ -17,6 +17,12 @@ pub const TEXT_MAX: usize = 32 << 20;
 /// Lists and mappings inside each other.
 const DEPTH_MAX: usize = 96;
 
+/// Parts of what anchors hold, counted again for every anchor inside of another.
+const ANCHORED_MAX: usize = 200_000;
+
+/// Bytes of stack for reading that deep.
+const STACK: usize = 16 << 20;
+
 /// Nodes of one file after aliases are resolved.
 const NODES_MAX: usize = 2_000_000;
 
@@ -24,15 +30,28 @@ pub(super) fn parse(name: &str, directory: &Path, text: String) -> Result<Docume
     if text.len() > TEXT_MAX {
         return Err(unreadable(name, &text, None, format!("the file is larger than {} MiB", TEXT_MAX >> 20)));
     }
-    match serde_saphyr::from_str_with_options::<Spanned<Tree>>(&text, options()) {
-        Ok(tree) => {
-            let mut arena = Arena::default();
-            arena.add(0, Step::Root, tree);
-            let Arena { nodes, faults } = arena;
-            Ok(Document { name: name.to_owned(), directory: directory.to_owned(), text, nodes, faults })
-        }
-        Err(error) => Err(unreadable(name, &text, error.location(), message(&error))),
-    }
+    let Arena { nodes, faults } =
+        on_a_large_stack(|| read(&text)).map_err(|(message, location)| unreadable(name, &text, location, message))?;
+    Ok(Document { name: name.to_owned(), directory: directory.to_owned(), text, nodes, faults })
+}
+
+/// A level of the text takes up to 50 KB of stack in a debug build, which callers need not have.
+fn on_a_large_stack<T: Send>(
+    work: impl FnOnce() -> Result<T, (String, Option<Location>)> + Send,
+) -> Result<T, (String, Option<Location>)> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("yaml".into()).stack_size(STACK).spawn_scoped(scope, work);
+        let done = thread.map(std::thread::ScopedJoinHandle::join);
+        done.ok().and_then(Result::ok).unwrap_or_else(|| Err(("the system has no thread left to read it".into(), None)))
+    })
+}
+
+fn read(text: &str) -> Result<Arena, (String, Option<Location>)> {
+    let tree = serde_saphyr::from_str_with_options::<Spanned<Tree>>(text, options());
+    let tree = tree.map_err(|error| (message(&error), error.location()))?;
+    let mut arena = Arena::default();
+    arena.add(0, Step::Root, tree);
+    Ok(arena)
 }
 
 fn options() -> Options {
@@ -41,7 +60,9 @@ fn options() -> Options {
             max_depth: DEPTH_MAX,
             max_nodes: NODES_MAX,
             max_events: 4 * NODES_MAX,
-            max_merge_keys: 100_000,
+            max_merge_keys: NODES_MAX,
+            max_aliases: NODES_MAX,
+            max_recorded_anchor_events: ANCHORED_MAX,
             // One anchor of defaults may be merged into a thousand agents; the nodes are counted after that.
             enforce_alias_anchor_ratio: false,
         },
