@@ -132,7 +132,9 @@ fn request_line(line: &[u8]) -> Result<Version, Refused> {
     }
     // Pingora's own reader refuses these too, without a word.
     if std::str::from_utf8(target).is_err() || target.iter().any(|byte| b"<>`#".contains(byte)) {
-        return Err(Path("the path or the query holds `<`, `>`, a backtick, `#` or bytes that are no UTF-8; percent-encode them"));
+        return Err(Path(
+            "the path or the query holds `<`, `>`, a backtick, `#` or bytes that are no UTF-8; percent-encode them",
+        ));
     }
     match version {
         b"HTTP/1.1" => Ok(Version::Http11),
