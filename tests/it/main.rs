@@ -13,5 +13,8 @@
     reason = "a test that meets what it does not expect fails"
 )]
 
+mod leaving;
 mod outcomes;
+mod sessions;
 mod support;
+mod talk;

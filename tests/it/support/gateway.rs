@@ -136,6 +136,14 @@ impl Gateway {
         line.unwrap_or_else(|| panic!("no line with {part:?}: {}", self.logs()))
     }
 
+    /// Waits for so many lines that hold `part`.
+    #[track_caller]
+    pub(crate) fn wait_for_lines(&self, part: &str, count: usize) {
+        let enough = |lines: &Vec<String>| lines.iter().filter(|line| line.contains(part)).count() >= count;
+        let came = self.lines.wait(PATIENCE, |lines| enough(lines).then_some(()));
+        assert!(came.is_some(), "not {count} lines with {part:?}: {}", self.logs());
+    }
+
     /// Bytes of memory that the process has now.
     pub(crate) fn memory(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
