@@ -174,7 +174,11 @@ impl Measured {
 
 impl fmt::Display for Measured {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:>9.0}/s  p50 {:>7.0} us  p99 {:>8.0} us  CPU {:>6.1} us", self.rate, self.p50, self.p99, self.cpu)?;
+        write!(
+            f,
+            "{:>9.0}/s  p50 {:>7.0} us  p99 {:>8.0} us  CPU {:>6.1} us",
+            self.rate, self.p50, self.p99, self.cpu
+        )?;
         if self.first > 0.0 { write!(f, "  first delta {:>6.0} us", self.first) } else { Ok(()) }
     }
 }

@@ -8,7 +8,6 @@
     clippy::indexing_slicing,
     clippy::print_stdout,
     clippy::string_slice,
-    missing_docs,
     reason = "a bench that can't run ends with a panic"
 )]
 
@@ -40,11 +39,8 @@ fn main() {
     let smoke = arguments.iter().any(|argument| argument == "--smoke");
     let (rounds, period) = if smoke { (1, Duration::from_millis(200)) } else { (5, Duration::from_secs(3)) };
     let upstream = upstream::start();
-    let contestants = [
-        Some(Contestant::gateway(upstream)),
-        Some(Contestant::pingora(upstream)),
-        Contestant::nginx(upstream),
-    ];
+    let contestants =
+        [Some(Contestant::gateway(upstream)), Some(Contestant::pingora(upstream)), Contestant::nginx(upstream)];
     println!("rounds: {rounds} of {} ms each, interleaved; medians", period.as_millis());
     for scenario in scenarios() {
         let mut results: Vec<Vec<Measured>> = contestants.iter().map(|_| Vec::new()).collect();
@@ -85,7 +81,11 @@ fn scenarios() -> Vec<Scenario> {
         Scenario {
             name: "talk, JSON of 8 deltas",
             gateway: post("/talk", "application/json", fast),
-            passed: Some(post("/v1/chat/completions", "application/json", &prompt.replace("How is the weather?", "fast"))),
+            passed: Some(post(
+                "/v1/chat/completions",
+                "application/json",
+                &prompt.replace("How is the weather?", "fast"),
+            )),
             load: requests(32),
         },
         Scenario {
@@ -94,10 +94,25 @@ fn scenarios() -> Vec<Scenario> {
             passed: Some(post("/v1/chat/completions", "text/event-stream", prompt)),
             load: Load::Stream { connections: 8 },
         },
-        Scenario { name: "catalog, local answer", gateway: get("/.well-known/restap.json"), passed: None, load: requests(32) },
-        Scenario { name: "news, empty poll", gateway: get("/news?since=9007199254740991"), passed: None, load: requests(32) },
+        Scenario {
+            name: "catalog, local answer",
+            gateway: get("/.well-known/restap.json"),
+            passed: None,
+            load: requests(32),
+        },
+        Scenario {
+            name: "news, empty poll",
+            gateway: get("/news?since=9007199254740991"),
+            passed: None,
+            load: requests(32),
+        },
         Scenario { name: "news, newest 20", gateway: get("/news?limit=20"), passed: None, load: requests(32) },
-        Scenario { name: "news, durable post, 64 writers", gateway: post("/news", "*/*", item), passed: None, load: requests(64) },
+        Scenario {
+            name: "news, durable post, 64 writers",
+            gateway: post("/news", "*/*", item),
+            passed: None,
+            load: requests(64),
+        },
     ]
 }
 
@@ -109,7 +124,11 @@ fn report(scenario: &Scenario, contestants: &[Option<Contestant>], results: Vec<
     for (contestant, measured) in contestants.iter().zip(&medians) {
         let (Some(contestant), Some(measured)) = (contestant, measured) else { continue };
         let ratio = baseline.map_or(String::new(), |baseline| {
-            if baseline.rate > 0.0 { format!("  ×{:.2} of Pingora's rate", measured.rate / baseline.rate) } else { String::new() }
+            if baseline.rate > 0.0 {
+                format!("  ×{:.2} of Pingora's rate", measured.rate / baseline.rate)
+            } else {
+                String::new()
+            }
         });
         println!("  {:<10} {measured}{ratio}", contestant.name);
     }

@@ -49,7 +49,8 @@ fn serve(mut stream: TcpStream) -> std::io::Result<()> {
         reader.read_exact(&mut body)?;
         if first.starts_with("GET") {
             let body = r#"{"city":"Oslo","temperature":-3.5,"unit":"celsius","wind":{"speed":4.1,"from":"NNW"},"n":1}"#;
-            let head = format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n", body.len());
+            let head =
+                format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n", body.len());
             stream.write_all(format!("{head}{body}").as_bytes())?;
         } else {
             let fast = body.windows(6).any(|window| window == b"\"fast\"");
@@ -65,7 +66,10 @@ fn chat(stream: &mut TcpStream, fast: bool) -> std::io::Result<()> {
         if !fast {
             thread::sleep(PACE);
         }
-        chunk(stream, &format!(r#"data: {{"choices":[{{"index":0,"delta":{{"content":"@{}@"}},"finish_reason":null}}]}}"#, now()))?;
+        chunk(
+            stream,
+            &format!(r#"data: {{"choices":[{{"index":0,"delta":{{"content":"@{}@"}},"finish_reason":null}}]}}"#, now()),
+        )?;
     }
     chunk(stream, r#"data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}"#)?;
     chunk(stream, "data: [DONE]")?;

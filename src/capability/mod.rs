@@ -5,6 +5,8 @@ pub mod settings;
 pub mod validate;
 
 mod entry;
+#[cfg(test)]
+mod fixture;
 mod location;
 mod params;
 mod path;

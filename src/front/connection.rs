@@ -76,6 +76,7 @@ impl<A: HttpServerApp + Send + Sync + 'static> Server<A> {
 fn refusal(refused: Refused) -> Vec<u8> {
     match refused {
         Refused::Bad(message) => answer(ErrorCode::BadRequest, message),
+        Refused::Path(message) => answer(ErrorCode::InvalidPath, message),
         Refused::TooLarge(message) => answer(ErrorCode::HeadersTooLarge, message),
     }
 }

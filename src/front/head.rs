@@ -27,12 +27,15 @@ pub(super) enum Refused {
     /// It breaks HTTP; what a client should do.
     #[error("{0}")]
     Bad(&'static str),
+    /// Its path or query can't be read; what a client should do.
+    #[error("{0}")]
+    Path(&'static str),
     /// It is over a limit.
     #[error("{0}")]
     TooLarge(&'static str),
 }
 
-use Refused::{Bad, TooLarge};
+use Refused::{Bad, Path, TooLarge};
 
 /// Where the head ends, counting its empty line. `seen` bytes were searched before.
 ///
@@ -126,6 +129,12 @@ fn request_line(line: &[u8]) -> Result<Version, Refused> {
     }
     if target.iter().any(|byte| *byte <= b' ' || *byte == 0x7f) {
         return Err(Bad("the request's path holds a control character; percent-encode it"));
+    }
+    // Pingora's own reader refuses these too, without a word.
+    if std::str::from_utf8(target).is_err() || target.iter().any(|byte| b"<>`#".contains(byte)) {
+        return Err(Path(
+            "the path or the query holds `<`, `>`, a backtick, `#` or bytes that are no UTF-8; percent-encode them",
+        ));
     }
     match version {
         b"HTTP/1.1" => Ok(Version::Http11),
@@ -254,6 +263,15 @@ mod tests {
         ] {
             assert!(matches!(judge(head), Err(Bad(_))), "{head:?}");
         }
+    }
+
+    #[test]
+    fn what_must_be_percent_encoded_in_a_target_is_refused_as_a_path() {
+        for target in [b"/<".as_slice(), b"/a?q=>", b"/#top", b"/`", b"/\xff", b"/a?q=\xc3"] {
+            let head = [b"GET ", target, b" HTTP/1.1\r\nHost: a\r\n\r\n"].concat();
+            assert!(matches!(check(&head), Err(Path(_))), "{target:?}");
+        }
+        assert!(judge("GET /Zürich?q=\"{}|^ HTTP/1.1\r\nHost: a\r\n\r\n").is_ok());
     }
 
     #[test]

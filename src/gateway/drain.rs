@@ -51,10 +51,6 @@ impl Drain {
         self.shared.stopping.subscribe()
     }
 
-    pub(crate) fn is_stopping(&self) -> bool {
-        *self.shared.stopping.borrow()
-    }
-
     /// Becomes `true` when a request that still runs must end.
     pub(crate) fn cut(&self) -> watch::Receiver<bool> {
         self.shared.cut.subscribe()
@@ -101,7 +97,7 @@ mod tests {
     async fn an_idle_process_ends_at_once() {
         let drain = Drain::new();
         drain.finish(Duration::from_secs(3600), std::future::pending()).await;
-        assert!(drain.is_stopping());
+        assert!(*drain.stopping().borrow());
         assert!(!*drain.cut().borrow());
     }
 

@@ -24,11 +24,13 @@ pub(crate) struct Refusal {
     pub allow: Option<String>,
     /// What breaks a schema, value by value.
     pub details: Option<Value>,
+    /// A reader of news finds no items where it looks for them.
+    pub no_items: bool,
 }
 
 impl Refusal {
     pub(crate) fn new(code: ErrorCode, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { code, message: message.into(), retry_after: None, allow: None, details: None }
+        Self { code, message: message.into(), retry_after: None, allow: None, details: None, no_items: false }
     }
 
     pub(crate) fn retry_after(self, seconds: u64) -> Self {
@@ -58,8 +60,11 @@ impl Refusal {
     /// The JSON body.
     pub(crate) fn body(&self) -> Value {
         let mut body = json!({"error": self.code, "message": self.message});
-        if let (Some(details), Some(object)) = (&self.details, body.as_object_mut()) {
-            object.insert("details".into(), details.clone());
+        if let Some(details) = &self.details {
+            body["details"] = details.clone();
+        }
+        if self.no_items {
+            body["items"] = json!([]);
         }
         body
     }

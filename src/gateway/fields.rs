@@ -4,6 +4,7 @@ use http::HeaderMap;
 use http::header::{CONTENT_TYPE, HeaderName};
 
 use super::error::Refusal;
+use crate::restap::talk::is_token;
 use crate::restap::{ErrorCode, SESSION_HEADER, SessionId};
 
 /// A header that may stand once.
@@ -25,6 +26,16 @@ pub(super) fn session_header(headers: &HeaderMap) -> Result<Option<SessionId>, R
         }
         (Some(_), Some(_)) => Err(invalid_session()),
     }
+}
+
+/// `Idempotency-Key`: 1 to 255 characters of visible ASCII.
+pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Refusal> {
+    let Some(key) = single(headers, &HeaderName::from_static("idempotency-key"))? else { return Ok(None) };
+    let key = std::str::from_utf8(key).ok().filter(|key| is_token(key));
+    key.map(|key| Some(key.to_owned())).ok_or_else(|| {
+        let message = "Idempotency-Key must be 1 to 255 visible ASCII characters";
+        Refusal::new(ErrorCode::InvalidField, message)
+    })
 }
 
 pub(super) fn invalid_session() -> Refusal {

@@ -9,18 +9,24 @@ use http::HeaderValue;
 use serde_json::{Map, Value};
 
 use super::handler::capability::Call;
+use super::handler::talk::later::Queries;
 use super::router::Agents;
 use crate::capability::{Capability, CookiePolicy, Service, Table};
 use crate::catalog::{self, Document, Facts, Published};
 use crate::config::Cidr;
 use crate::config::settings::{self, Config, Limits};
 use crate::net::Client;
+use crate::restap::{self, catalog::Card};
 use crate::store::settings::NewsSessions;
 use crate::store::{AgentId, Keys, NewsSettings};
 use crate::talk::dialect::{Conversation, Problem};
 use crate::talk::settings::{DialectChoice, History, NewsContext};
-use crate::talk::{Dialect, guide::Guide};
+use crate::talk::{Dialect, guide};
 use crate::upstream::{self, Upstream, Upstreams};
+
+/// Asynchronous talks of an agent that run at once, and that wait.
+const QUERIES_RUNNING: usize = 16;
+const QUERIES_WAITING: usize = 64;
 
 /// Everything that a request is answered by.
 #[derive(Debug)]
@@ -54,13 +60,28 @@ pub(super) struct Agent {
     pub table: Table,
     /// By capability id.
     pub calls: HashMap<Box<str>, Arc<Call>>,
-    /// The routes' names in logs and metrics, by capability id.
-    pub talk: Option<Talk>,
+    pub talk: Option<Arc<Talk>>,
     pub news: Option<NewsSettings>,
     pub guide: Guide,
     pub cors: Option<Vec<HeaderValue>>,
     /// Talk streams that are open.
     pub streams: Arc<AtomicUsize>,
+    pub queries: Queries,
+}
+
+/// What an agent without a model answers from.
+#[derive(Debug)]
+pub(super) struct Guide {
+    card: Card,
+    capabilities: Vec<restap::Capability>,
+    base_path: String,
+}
+
+impl Guide {
+    pub(super) fn answer(&self, message: &str) -> String {
+        let catalog = format!("{}{}", self.base_path, restap::CATALOG_PATH);
+        guide::reply(&self.card, &self.capabilities, message, &catalog)
+    }
 }
 
 /// How an agent talks.
@@ -127,8 +148,8 @@ impl Live {
         let mut agents = Vec::with_capacity(config.agents.len());
         for settings in &config.agents {
             let streams = streams.get(settings.key.as_str()).map_or_else(Arc::default, |streams| Arc::clone(streams));
-            let parts = Parts { config, upstreams: &upstreams, services: &services, keys };
-            agents.push(Arc::new(parts.agent(settings, streams)?));
+            let parts = Parts { config, upstreams: &upstreams, services: &services };
+            agents.push(Arc::new(parts.agent(settings, keys.agent(&settings.key), streams)?));
         }
         Ok(Self {
             routes: Agents::new(&agents),
@@ -161,11 +182,15 @@ struct Parts<'a> {
     config: &'a Config,
     upstreams: &'a Upstreams,
     services: &'a BTreeMap<&'a str, Arc<Service>>,
-    keys: &'a Keys,
 }
 
 impl Parts<'_> {
-    fn agent(&self, settings: &settings::Agent, streams: Arc<AtomicUsize>) -> Result<Agent, AssembleError> {
+    fn agent(
+        &self,
+        settings: &settings::Agent,
+        id: AgentId,
+        streams: Arc<AtomicUsize>,
+    ) -> Result<Agent, AssembleError> {
         let table = table(settings)?;
         let calls = table
             .iter()
@@ -176,16 +201,20 @@ impl Parts<'_> {
                 Some((capability.id().into(), Arc::new(call)))
             })
             .collect();
-        let talk = settings.talk.as_ref().map(|talk| self.talk(settings, talk)).transpose()?;
-        let facts = facts(self.config, settings, talk.as_ref(), &table);
-        let guide = Guide::new(&facts.card, &facts.capabilities);
+        let talk = settings.talk.as_ref().map(|talk| self.talk(settings, talk).map(Arc::new)).transpose()?;
+        let facts = facts(self.config, settings, talk.as_deref(), &table);
+        let guide = Guide {
+            card: facts.card.clone(),
+            capabilities: facts.capabilities.clone(),
+            base_path: settings.base_path.clone(),
+        };
         let published =
             Published::new(facts).map_err(|problem| AssembleError::Catalog { agent: settings.key.clone(), problem })?;
         let cors =
             settings.cors.as_ref().map(|origins| origins.iter().filter_map(|origin| origin.parse().ok()).collect());
         Ok(Agent {
             key: settings.key.as_str().into(),
-            id: self.keys.agent(&settings.key),
+            id,
             name: settings.card.name.clone(),
             version: settings.version.clone().unwrap_or_else(|| catalog::VERSION_DEFAULT.to_owned()),
             base_path: settings.base_path.clone(),
@@ -198,6 +227,7 @@ impl Parts<'_> {
             guide,
             cors,
             streams,
+            queries: Queries::new(QUERIES_RUNNING, QUERIES_WAITING),
         })
     }
 
@@ -335,7 +365,7 @@ pub fn catalog(config: &Config, agent: &settings::Agent) -> Result<String, Assem
     let client = Client::new(crate::net::Roots::none());
     let upstreams = Upstreams::new(config.upstreams.clone(), &client)?;
     let services = services(config)?;
-    let parts = Parts { config, upstreams: &upstreams, services: &services, keys: &Keys::new([0; 32]) };
-    let agent = parts.agent(agent, Arc::default())?;
+    let parts = Parts { config, upstreams: &upstreams, services: &services };
+    let agent = parts.agent(agent, AgentId::default(), Arc::default())?;
     Ok(String::from_utf8_lossy(agent.published.catalog.body()).into_owned())
 }

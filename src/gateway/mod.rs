@@ -8,6 +8,7 @@ mod drain;
 mod error;
 mod fields;
 mod handler;
+mod lease;
 mod live;
 mod news_context;
 mod process;

@@ -41,7 +41,7 @@ pub(super) async fn read(
         None => {}
     }
     items.sort_by_key(|item| item.timestamp);
-    Ok(news_note::note(&items, talk.news.items as usize, talk.news.bytes as usize))
+    Ok(news_note::note(&items, talk.news))
 }
 
 /// The newest items after `seen`, which moves on to the feed's end.

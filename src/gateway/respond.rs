@@ -96,11 +96,6 @@ impl Answer {
         Self { status: StatusCode::OK, headers, body: body.into(), compress: true }
     }
 
-    pub(super) fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
-        self.headers.push((name, value));
-        self
-    }
-
     fn compress(&mut self, accepted: bool) {
         if !self.compress || self.body.len() < GZIP_BYTES_MIN {
             return;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use http::{HeaderMap, Method};
 
+use super::handler::query::QUERIES;
 use super::live::Agent;
 use crate::capability::NormalPath;
 
@@ -81,6 +82,8 @@ pub(super) enum Fixed {
     Talk,
     /// `/news`.
     News,
+    /// `/query/{id}`.
+    Query,
     /// `/health`.
     Health,
     /// Something below `/.well-known/` that is none of the above: never forwarded.
@@ -100,8 +103,9 @@ impl Fixed {
             "/talk" if agent.talk.is_some() => Self::Talk,
             "/news" if agent.news.is_some() => Self::News,
             "/health" => Self::Health,
+            _ if agent.talk.is_some() && path.strip_prefix(QUERIES).is_some_and(|id| !id.is_empty()) => Self::Query,
             _ if path.strip_prefix(CAPABILITY_DOCUMENTS).is_some_and(|id| !id.is_empty()) => Self::CapabilityDocument,
-            "/talk" | "/news" | "/.well-known" => Self::Reserved,
+            "/talk" | "/news" | "/query" | "/.well-known" => Self::Reserved,
             _ if path.starts_with("/.well-known/") => Self::Reserved,
             _ => return None,
         })
@@ -130,6 +134,7 @@ impl Fixed {
             Self::Skill => "skill",
             Self::Talk => "talk",
             Self::News => "news",
+            Self::Query => "query",
             Self::Health => "health",
             Self::Reserved => "none",
         }

@@ -4,20 +4,20 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use serde_json::Map;
 use tokio::sync::OwnedMutexGuard;
-use tokio::task::JoinHandle;
 use tokio::time::Instant;
-use tracing::warn;
 
 use super::error::Refusal;
+use super::lease::Held;
 use super::live::Talk;
 use crate::restap::{ErrorCode, SessionId};
 use crate::store::{
-    AgentId, Conversation, ConversationId, LEASE_RENEWAL, Lease, LeaseKey, NewsRead, Store, StoreError, TurnEnd,
+    AgentId, Conversation, ConversationId, Lease, LeaseKey, NewsRead, OnceKey, Store, StoreError, TurnEnd,
 };
-use crate::talk::Exchange;
 use crate::talk::dialect::{self, Saved};
+use crate::talk::{Exchange, History, settings};
 
 /// Turns that may wait for the one before them.
 const QUEUE_MAX: usize = 4;
@@ -46,7 +46,7 @@ pub(super) struct Thread {
     pub session_id: SessionId,
     id: ConversationId,
     conversation: Conversation,
-    turn: Option<HeldLease>,
+    turn: Option<HeldTurn>,
 }
 
 impl Thread {
@@ -62,7 +62,7 @@ impl Thread {
         let id = store.keys().conversation(agent, None, &session_id);
         let mut thread = Self { session_id, id, conversation: Conversation::default(), turn: None };
         if talk.remembers() {
-            thread.turn = Some(HeldLease::wait(store, queues, store.keys().turn_lease(id)).await?);
+            thread.turn = Some(HeldTurn::wait(store, queues, store.keys().turn_lease(id)).await?);
             if !is_new {
                 thread.conversation = store.conversation(id).await?;
             }
@@ -76,9 +76,12 @@ impl Thread {
     }
 
     /// What was said before, oldest first.
-    pub(super) fn exchanges(&self) -> Vec<Exchange> {
-        let turns = self.conversation.turns.iter();
-        turns.map(|turn| Exchange { user: turn.user.clone(), assistant: turn.assistant.clone() }).collect()
+    pub(super) fn history(&self, limits: settings::History) -> History {
+        let mut history = History::default();
+        for turn in &self.conversation.turns {
+            history.push(Exchange { user: turn.user.clone(), assistant: turn.assistant.clone() }, limits);
+        }
+        history
     }
 
     /// What the upstream gave at the last turn.
@@ -92,20 +95,31 @@ impl Thread {
         &mut self.conversation.news
     }
 
-    /// Keeps a turn whose end is proven, and lets the next one begin.
-    pub(super) async fn keep(mut self, store: &Arc<Store>, talk: &Talk, exchange: Exchange, saved: &Saved) {
-        let Some(turn) = self.turn.take() else { return };
-        let remembered = crate::store::Turn { user: exchange.user, assistant: exchange.assistant };
-        if talk.history.turns > 0 {
+    /// Keeps a turn whose end is proven, and with it the answer to its idempotency key; then the next turn may begin.
+    pub(super) async fn keep(
+        mut self,
+        store: &Arc<Store>,
+        talk: &Talk,
+        exchange: Exchange,
+        saved: &Saved,
+        answer: Option<(OnceKey, Lease, Bytes)>,
+    ) -> Result<(), StoreError> {
+        let Some(turn) = self.turn.take() else {
+            return match answer {
+                Some((key, lease, answer)) => store.keep_answer(key, lease, &answer).await,
+                None => Ok(()),
+            };
+        };
+        // Services refuse an empty turn of theirs, so one without text is not remembered.
+        if talk.history.turns > 0 && !exchange.assistant.is_empty() {
+            let remembered = crate::store::Turn { user: exchange.user, assistant: exchange.assistant };
             self.conversation.push(remembered, talk.history.turns as usize);
         }
         self.conversation.upstream = (!saved.is_empty()).then(|| serde_json::to_string(saved).unwrap_or_default());
-        let end = TurnEnd { ttl: talk.history.ttl, lease: Some(turn.lease), answer: None };
-        match store.keep_conversation(self.id, &self.conversation, end).await {
-            Ok(()) => turn.ended(),
-            // The reply is proven and reaches its caller; only the memory of it is lost.
-            Err(error) => warn!("a turn could not be kept: {error}"),
-        }
+        let end = TurnEnd { ttl: talk.history.ttl, lease: Some(turn.lease.lease()), answer };
+        store.keep_conversation(self.id, &self.conversation, end).await?;
+        turn.lease.ended();
+        Ok(())
     }
 }
 
@@ -118,16 +132,13 @@ impl Talk {
 
 /// A session's turn, in this process and in all others on the store. It is renewed for as long as this lives, and
 /// let go when it is dropped.
-struct HeldLease {
-    lease: Lease,
-    store: Arc<Store>,
-    renewal: JoinHandle<()>,
-    ended: bool,
+struct HeldTurn {
+    lease: Held,
     _place: Place,
     _gate: OwnedMutexGuard<()>,
 }
 
-impl HeldLease {
+impl HeldTurn {
     async fn wait(store: &Arc<Store>, queues: &Queues, key: LeaseKey) -> Result<Self, Refusal> {
         let deadline = Instant::now() + QUEUE_WAIT;
         let (place, gate) = Place::take(queues, key).ok_or_else(busy)?;
@@ -135,41 +146,12 @@ impl HeldLease {
         // Only another process can hold the lease now, or a turn that ended just before.
         loop {
             if let Some(lease) = store.acquire(key).await? {
-                return Ok(Self::hold(store, lease, place, gate));
+                return Ok(Self { lease: Held::new(store, lease), _place: place, _gate: gate });
             }
             if Instant::now() >= deadline {
                 return Err(busy());
             }
             tokio::time::sleep(LEASE_RETRY).await;
-        }
-    }
-
-    fn hold(store: &Arc<Store>, lease: Lease, place: Place, gate: OwnedMutexGuard<()>) -> Self {
-        let renewing = store.clone();
-        let renewal = tokio::spawn(async move {
-            loop {
-                tokio::time::sleep(LEASE_RENEWAL).await;
-                if !matches!(renewing.renew(lease).await, Ok(true) | Err(StoreError::Unavailable(_))) {
-                    return;
-                }
-            }
-        });
-        Self { lease, store: store.clone(), renewal, ended: false, _place: place, _gate: gate }
-    }
-
-    /// The store has ended the lease together with the turn.
-    fn ended(mut self) {
-        self.ended = true;
-    }
-}
-
-impl Drop for HeldLease {
-    fn drop(&mut self) {
-        self.renewal.abort();
-        if !self.ended {
-            let (store, lease) = (self.store.clone(), self.lease);
-            // A lease that can't be let go of ends by itself.
-            tokio::spawn(async move { drop(store.release(lease).await) });
         }
     }
 }

@@ -1,6 +1,6 @@
 //! `TalkRequest` and `TalkReply`: the JSON bodies of `POST /talk`.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{ErrorCode, SessionId};
@@ -12,6 +12,17 @@ pub struct TalkRequest {
     pub message: String,
     /// The thread to continue. `null` on the wire counts as absent.
     pub session_id: Option<SessionId>,
+    /// What clients of RESTAP 0.1.0 send with a talk whose answer may come later.
+    pub dispatch: Dispatch,
+}
+
+/// `dispatch_id` and `query_id` of a talk; with both of them it is asynchronous.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Dispatch {
+    /// Makes a repeat of the talk safe.
+    pub dispatch_id: Option<String>,
+    /// What the caller calls the talk in its own books.
+    pub query_id: Option<String>,
 }
 
 /// Why a body is no talk request.
@@ -26,6 +37,9 @@ pub enum InvalidTalk {
     /// `session_id` is no string, or outside the grammar.
     #[error("session_id must be a string that matches ^[A-Za-z0-9._-]{{16,128}}$; leave it out to start a new thread")]
     SessionId,
+    /// `dispatch_id` or `query_id` is no string of visible ASCII.
+    #[error("{0} must be a string of 1 to 255 visible ASCII characters; leave it out if there is none")]
+    Dispatch(&'static str),
 }
 
 impl InvalidTalk {
@@ -35,6 +49,7 @@ impl InvalidTalk {
             Self::NotJson => ErrorCode::InvalidJson,
             Self::NoMessage => ErrorCode::MissingMessage,
             Self::SessionId => ErrorCode::InvalidSessionId,
+            Self::Dispatch(_) => ErrorCode::InvalidField,
         }
     }
 }
@@ -53,12 +68,26 @@ impl TalkRequest {
             (None, Some(Value::String(id))) => Some(SessionId::parse(id).map_err(|_| InvalidTalk::SessionId)?),
             (None, Some(_)) => return Err(InvalidTalk::SessionId),
         };
-        Ok(Self { message, session_id })
+        let dispatch = Dispatch { dispatch_id: token(&body, "dispatch_id")?, query_id: token(&body, "query_id")? };
+        Ok(Self { message, session_id, dispatch })
+    }
+}
+
+/// An id that a caller chose: 1 to 255 characters of visible ASCII.
+pub fn is_token(text: &str) -> bool {
+    (1..=255).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
+fn token(body: &Value, name: &'static str) -> Result<Option<String>, InvalidTalk> {
+    match body.get(name) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) if is_token(text) => Ok(Some(text.clone())),
+        Some(_) => Err(InvalidTalk::Dispatch(name)),
     }
 }
 
 /// The complete answer: `{"reply", "session_id"?}` and what the upstream gave in extra.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TalkReply {
     /// All the text of the reply, joined.
     pub reply: String,

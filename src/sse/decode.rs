@@ -13,8 +13,8 @@ pub struct Decoder {
     /// The begin of a line whose end did not come yet.
     line: Vec<u8>,
     name: Vec<u8>,
+    /// The values of the `data:` lines, each with a line feed behind it.
     data: Vec<u8>,
-    has_data: bool,
     /// The frame in `name` and `data` was handed out.
     given: bool,
     /// A line feed that comes next belongs to the carriage return before it.
@@ -44,7 +44,6 @@ impl Decoder {
             line: Vec::new(),
             name: Vec::new(),
             data: Vec::new(),
-            has_data: false,
             given: false,
             after_cr: false,
             at_start: true,
@@ -79,7 +78,7 @@ impl Decoder {
     pub fn finish(&mut self) -> Option<Frame<'_>> {
         self.forget_given();
         let whole = !self.line.is_empty() && self.end_line(&[]);
-        (whole || self.has_data || !self.name.is_empty()).then(|| self.give())
+        (whole || self.has_frame()).then(|| self.give())
     }
 
     /// Takes a line that ended with `piece`. Whether it was the blank line after a frame.
@@ -99,7 +98,7 @@ impl Decoder {
         }
         buffered.clear();
         self.line = buffered;
-        blank && (self.has_data || !self.name.is_empty())
+        blank && self.has_frame()
     }
 
     fn field(&mut self, line: &[u8]) {
@@ -110,10 +109,8 @@ impl Decoder {
         let value = value.strip_prefix(b" ").unwrap_or(value);
         match field {
             b"data" => {
-                if std::mem::replace(&mut self.has_data, true) {
-                    self.data.push(b'\n');
-                }
                 self.data.extend_from_slice(value);
+                self.data.push(b'\n');
             }
             b"event" => {
                 self.name.clear();
@@ -123,11 +120,15 @@ impl Decoder {
         }
     }
 
+    fn has_frame(&self) -> bool {
+        !self.name.is_empty() || !self.data.is_empty()
+    }
+
     fn give(&mut self) -> Frame<'_> {
         self.given = true;
         Frame {
             name: (!self.name.is_empty()).then(|| String::from_utf8_lossy(&self.name)),
-            data: self.has_data.then(|| String::from_utf8_lossy(&self.data)),
+            data: self.data.strip_suffix(b"\n").map(String::from_utf8_lossy),
         }
     }
 
@@ -135,7 +136,6 @@ impl Decoder {
         if std::mem::take(&mut self.given) {
             self.name.clear();
             self.data.clear();
-            self.has_data = false;
         }
     }
 

@@ -3,10 +3,11 @@
 //! A session id, a caller or a query id is never a key of a table: what is stored is BLAKE3 under 32 bytes that lie
 //! beside the data, so a stolen database alone tells nobody which ids it knows, nor lets weak ones be guessed.
 
-use std::fmt;
+use std::{fmt, io};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use rustix::rand::{GetRandomFlags, getrandom};
 use uuid::Uuid;
 
 use super::news_id::NewsId;
@@ -26,7 +27,7 @@ pub struct Keys([u8; 32]);
 pub struct InvalidKey;
 
 /// An agent, by its key in gateway.yaml; its base path has no part in it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct AgentId(pub Hash);
 
 /// A verified caller.
@@ -86,9 +87,13 @@ pub struct OnceScope<'a> {
 }
 
 impl Keys {
-    /// Takes the secret itself.
-    pub fn new(secret: [u8; 32]) -> Self {
-        Self(secret)
+    /// 32 bytes from the kernel.
+    pub fn random() -> io::Result<Self> {
+        let mut secret = [0; 32];
+        match getrandom(&mut secret, GetRandomFlags::empty())? {
+            32 => Ok(Self(secret)),
+            _ => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
     }
 
     /// Reads the secret as gateway.yaml and the key file have it, in base64.

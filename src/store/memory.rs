@@ -16,7 +16,7 @@ use super::engine::{
 };
 use super::feed::Ticker;
 use super::health::Health;
-use super::keys::{AgentId, CallerId, FeedId, Hash, LeaseKey, QueryKey};
+use super::keys::{AgentId, CallerId, FeedId, Hash, LeaseKey};
 use super::lease::{LEASE_TERM, Lease};
 use super::settings::Retention;
 
@@ -251,23 +251,20 @@ impl State {
     /// Keeps to the caps after this feed was written.
     fn make_room(&mut self, written: FeedId, bounds: &Bounds) {
         let limits = bounds.limits;
-        while let Some(agent) = self.agents.get(&written.agent)
-            && (agent.feeds > limits.agent_feeds || agent.bytes > limits.agent_bytes)
-            && self.shrink(written.agent, written)
-        {}
+        let counted =
+            |state: &Self| state.agents.get(&written.agent).map_or((0, 0), |agent| (agent.feeds, agent.bytes));
+        while counted(self).0 > limits.agent_feeds && self.drop_idle(written.agent, written) {}
+        while counted(self).1 > limits.agent_bytes && self.shrink(written.agent, written) {}
         while self.bytes > limits.bytes
             && let Some((&heaviest, _)) = self.agents.iter().max_by_key(|(_, agent)| agent.bytes)
             && self.shrink(heaviest, written)
         {}
     }
 
-    /// Drops an agent's least recently used session feed, or failing that the oldest item of what it has; false if
-    /// nothing is left to drop.
+    /// Drops an agent's least recently used session feed, or failing that the oldest item of its largest feed;
+    /// false if there is nothing to drop.
     fn shrink(&mut self, agent: AgentId, written: FeedId) -> bool {
-        let from = (agent, 0, Hash::default());
-        let idle = self.idle_feeds.range(from..).take_while(|idle| idle.0 == agent).map(|idle| idle.2);
-        if let Some(hash) = { idle }.find(|hash| *hash != written.hash) {
-            self.drop_feed(hash);
+        if self.drop_idle(agent, written) {
             return true;
         }
         let feeds = self.feeds.values().filter(|feed| feed.id.agent == agent && feed.items.len() > 1);
@@ -277,6 +274,12 @@ impl State {
         };
         self.trim(hash, |feed| feed.items.len() >= left);
         true
+    }
+
+    fn drop_idle(&mut self, agent: AgentId, written: FeedId) -> bool {
+        let idle = self.idle_feeds.range((agent, 0, Hash::default())..).take_while(|idle| idle.0 == agent);
+        let idle = idle.map(|idle| idle.2).find(|hash| *hash != written.hash);
+        idle.map(|hash| self.drop_feed(hash)).is_some()
     }
 
     fn drop_feed(&mut self, hash: Hash) {
@@ -290,29 +293,26 @@ impl State {
     }
 
     fn page(&self, read: &PageRead) -> Result<EnginePage, StoreError> {
-        let feed = self.feeds.get(&read.feed.hash);
-        feed.map_or(Ok(()), |feed| read.reader.may_read(feed.owner))?;
-        let around = feed.map(|feed| EnginePage {
-            last: feed.ticker.last,
-            oldest: feed.items.front().map(|item| item.timestamp),
-            ..EnginePage::default()
+        let asked = self.feeds.get(&read.feed.hash);
+        asked.map_or(Ok(()), |feed| read.reader.may_read(feed.owner))?;
+        let started = read.query.and_then(|query| {
+            let record = self.records.get(&RecordKey { kind: RecordKind::Query, hash: query.0 });
+            record.filter(|record| record.owner == read.feed.agent.0)
         });
-        let around = around.unwrap_or_default();
-        let Some(query) = read.query else {
-            return Ok(feed.map_or(around.clone(), |feed| feed.fill(around, read, |_| true)));
+        let (items, more) = match (started, asked, read.query) {
+            (Some(started), _, _) => match started.item.and_then(|at| Some((at, self.feeds.get(&at.feed)?))) {
+                Some((at, home)) => {
+                    read.reader.may_read(home.owner)?;
+                    home.items(read, |item| item.timestamp == at.timestamp)
+                }
+                None => Default::default(),
+            },
+            (None, Some(feed), Some(query)) => feed.items(read, |item| item.body.queries.contains(&query)),
+            (None, Some(feed), None) => feed.items(read, |_| true),
+            (None, None, _) => Default::default(),
         };
-        let started = self.records.get(&RecordKey { kind: RecordKind::Query, hash: query.0 });
-        match started.filter(|started| started.owner == read.feed.agent.0) {
-            None => Ok(feed.map_or(around.clone(), |feed| feed.fill(around, read, |item| item.names(query)))),
-            Some(started) => {
-                let Some((place, feed)) = started.item.and_then(|place| Some((place, self.feeds.get(&place.feed)?)))
-                else {
-                    return Ok(around);
-                };
-                read.reader.may_read(feed.owner)?;
-                Ok(feed.fill(around, read, |item| item.timestamp == place.timestamp))
-            }
-        }
+        let oldest = asked.and_then(|feed| feed.items.front()).map(|item| item.timestamp);
+        Ok(EnginePage { items, more, last: asked.map_or(0, |feed| feed.ticker.last), oldest })
     }
 
     fn put(&mut self, put: Put, item: Option<ItemPlace>, bounds: &Bounds, now: u64) {
@@ -398,7 +398,8 @@ impl Feed {
             || self.items.front().is_some_and(aged)
     }
 
-    fn fill(&self, around: EnginePage, read: &PageRead, wanted: impl Fn(&Item) -> bool) -> EnginePage {
+    /// Up to `limit` items in ascending order, and whether there are more in the direction read.
+    fn items(&self, read: &PageRead, wanted: impl Fn(&Item) -> bool) -> (Vec<StoredItem>, bool) {
         let limit = read.limit as usize;
         let take = |item: &Item| StoredItem {
             place: ItemPlace { feed: self.id.hash, timestamp: item.timestamp },
@@ -417,13 +418,7 @@ impl Feed {
         if read.from == Position::Newest {
             items.reverse();
         }
-        EnginePage { items, more, ..around }
-    }
-}
-
-impl Item {
-    fn names(&self, query: QueryKey) -> bool {
-        self.body.queries.contains(&query)
+        (items, more)
     }
 }
 

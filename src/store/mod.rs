@@ -4,6 +4,7 @@
 //! without storing a session id. A store is opened once and shared; every call may come from any thread.
 
 pub mod conversation;
+pub mod embedded;
 pub mod engine;
 pub mod feed;
 pub mod health;
@@ -18,6 +19,8 @@ mod clock;
 mod news_id;
 
 use std::collections::HashMap;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::restap::ErrorCode;
@@ -34,7 +37,9 @@ pub use once::Claim;
 pub use query::Query;
 pub use settings::{NewsSettings, Settings};
 
-use engine::Bounds;
+use embedded::Taken;
+use engine::{Bounds, Limits};
+use memory::Memory;
 
 /// Everything that the gateway keeps.
 pub struct Store {
@@ -96,25 +101,103 @@ impl StoreError {
 /// Why a store can't be opened, as a sentence that says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// `store.key` of gateway.yaml.
+    /// The key of gateway.yaml.
     #[error("store.key: {0}")]
     Key(#[from] keys::InvalidKey),
+    /// A key can't be made.
+    #[error("the system gives no random bytes: {0}")]
+    Random(io::Error),
+    /// The key beside the data.
+    #[error("{}: {source}; restore the file from a backup, the data can't be read without it", path.display())]
+    KeyFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        source: keys::InvalidKey,
+    },
+    /// There are data but no key.
+    #[error(
+        "{} is missing, and the data beside it can't be read without it; restore it from a backup, set store.key, \
+         or move the data away to begin anew",
+        path.display()
+    )]
+    KeyMissing {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A directory or file that can't be used.
+    #[error("{} can't be used: {source}; {advice}", path.display())]
+    Directory {
+        /// Which.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+        /// What to do.
+        advice: String,
+    },
+    /// The directory lies on another machine.
+    #[error(
+        "{} is on a network file system ({kind}), where a database can be damaged; set store.embedded.path to a \
+         directory on a disk of this machine",
+        path.display()
+    )]
+    NetworkFilesystem {
+        /// The directory.
+        path: PathBuf,
+        /// Its kind.
+        kind: &'static str,
+    },
+    /// Two processes have it.
+    #[error("{} is in use by {holders}; stop one of them, or give this gateway a store.embedded.path of its own", path.display())]
+    InUse {
+        /// The directory.
+        path: PathBuf,
+        /// Programs and process ids.
+        holders: String,
+    },
+    /// The database can't be used.
+    #[error("{} can't be used: {problem}", path.display())]
+    Database {
+        /// The file.
+        path: PathBuf,
+        /// Why, and what to do.
+        problem: String,
+    },
 }
 
-/// Opens the store of gateway.yaml, each agent with its key there. Blocks for some milliseconds: call it before
-/// serving.
+/// Opens the store of gateway.yaml; `agents` have their keys of that file. Blocks for some milliseconds, so it is
+/// called before serving.
 pub fn open(
     settings: &Settings,
     agents: &[(&str, NewsSettings)],
     clock: Arc<dyn Clock>,
 ) -> Result<Arc<Store>, OpenError> {
-    let _ = settings;
-    let keys = Keys::new(*blake3::hash(uuid::Uuid::new_v4().as_bytes()).as_bytes());
-    let bounds = Arc::new(Bounds::new(engine::Limits::default(), retention(&keys, agents)));
-    Ok(Arc::new(Store { engine: Box::new(memory::Memory::new(bounds.clone(), clock)), keys, bounds }))
+    match &settings.engine {
+        settings::Engine::Memory => {
+            let keys = match &settings.key {
+                Some(key) => Keys::parse(key)?,
+                None => Keys::random().map_err(OpenError::Random)?,
+            };
+            let bounds = Arc::new(Bounds::new(Limits::default(), retention(&keys, agents)));
+            let engine = Memory::new(bounds.clone(), clock);
+            Ok(Store::new(engine, keys, bounds))
+        }
+        settings::Engine::Embedded { path, max_size } => {
+            let taken = Taken::take(path, settings.key.as_ref())?;
+            let limits = Limits { bytes: *max_size, ..Limits::default() };
+            let keys = taken.keys().clone();
+            let bounds = Arc::new(Bounds::new(limits, retention(&keys, agents)));
+            let engine = taken.open(bounds.clone(), clock)?;
+            Ok(Store::new(engine, keys, bounds))
+        }
+    }
 }
 
 impl Store {
+    fn new(engine: impl Engine, keys: Keys, bounds: Arc<Bounds>) -> Arc<Self> {
+        Arc::new(Self { engine: Box::new(engine), keys, bounds })
+    }
+
     /// How things are named.
     pub fn keys(&self) -> &Keys {
         &self.keys
@@ -133,6 +216,23 @@ impl Store {
     /// Finishes what was accepted and closes. Later calls are `Unavailable`.
     pub async fn close(&self) {
         self.engine.close().await;
+    }
+}
+
+impl OpenError {
+    fn directory(path: &Path, source: io::Error) -> Self {
+        let advice = match source.kind() {
+            io::ErrorKind::PermissionDenied => {
+                let user = rustix::process::geteuid().as_raw();
+                format!("the gateway runs as user {user}, who must be able to read and write there")
+            }
+            io::ErrorKind::ReadOnlyFilesystem => {
+                "mount it writable, or set store.embedded.path to a directory that is".to_owned()
+            }
+            io::ErrorKind::StorageFull => "free some space on the disk".to_owned(),
+            _ => "store.embedded.path must name a directory that the gateway may make or use".to_owned(),
+        };
+        Self::Directory { path: path.to_owned(), source, advice }
     }
 }
 

@@ -140,14 +140,21 @@ pub struct Turn {
     frames: Frames,
     /// Whether the caller's head is out.
     opened: bool,
-    /// Whether any event of the upstream's reply came.
-    heard: bool,
-    /// Whether text or a hint came, so that a second attempt would say things twice.
-    spoken: bool,
+    heard: Heard,
     retried: bool,
     /// What one input brought; empty between two.
     events: Vec<Event>,
     outcome: Outcome,
+}
+
+/// The most that came of the upstream's reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Heard {
+    Nothing,
+    /// A frame, so that a failure is no longer an HTTP status.
+    Frame,
+    /// Text or a hint, so that a second attempt would say things twice.
+    Words,
 }
 
 #[derive(Debug)]
@@ -155,7 +162,7 @@ enum Phase {
     /// For the upstream's head.
     Waiting,
     /// For the rest of an error's body.
-    Refused(ErrorReply),
+    Refused(Box<ErrorReply>),
     Reading(Box<Decoder>),
     /// For a query that is followed.
     Pending,
@@ -185,8 +192,7 @@ impl Turn {
             times,
             frames,
             opened: false,
-            heard: false,
-            spoken: false,
+            heard: Heard::Nothing,
             retried: false,
             events: Vec::new(),
             outcome: Outcome::default(),
@@ -202,7 +208,7 @@ impl Turn {
         self.times.last_event = now;
         let head = UpstreamHead::new(status, headers);
         if !status.is_success() {
-            self.phase = Phase::Refused(ErrorReply::new(head));
+            self.phase = Phase::Refused(Box::new(ErrorReply::new(head)));
             return Step::Wait;
         }
         let opening = &self.opening;
@@ -307,7 +313,10 @@ impl Turn {
     /// What the next turn of this conversation gives to the upstream. Of a dialect whose conversation is minted it
     /// is stored after a proven end.
     pub fn saved(&self) -> &Saved {
-        &self.opening.saved
+        match &self.phase {
+            Phase::Reading(decoder) => decoder.reply().saved(),
+            _ => &self.opening.saved,
+        }
     }
 
     fn close(&mut self, clean: bool, now: Instant) -> Step {
@@ -331,21 +340,19 @@ impl Turn {
         if last_frame.is_some() {
             self.times.last_event = now;
         }
-        if read.is_err() && !self.heard {
+        if read.is_err() && self.heard == Heard::Nothing {
             // The frame that fails is no event before the failure.
             events.truncate(last_frame.map_or(0, |index| index + 1));
         }
         self.tell(events, now);
-        let Phase::Reading(decoder) = &self.phase else {
-            return None;
-        };
-        let reply = decoder.reply();
-        self.opening.saved.clone_from(reply.saved());
         if let Err(fault) = read {
             return Some(self.fault(fault));
         }
-        let query_id = reply.pending()?.to_owned();
-        self.phase = Phase::Pending;
+        let Phase::Reading(decoder) = &self.phase else {
+            return None;
+        };
+        let query_id = decoder.reply().pending()?.to_owned();
+        self.enter(Phase::Pending);
         self.times.last_event = now;
         Some(Step::Pending(query_id))
     }
@@ -395,7 +402,7 @@ impl Turn {
     }
 
     fn succeed(&mut self, mut reply: TalkReply) -> Step {
-        self.phase = Phase::Over;
+        self.enter(Phase::Over);
         reply.session_id = self.opening.session_id.as_ref().map(|id| id.expose().to_owned());
         self.outcome.reply = Some(reply.clone());
         match self.opening.delivery {
@@ -407,6 +414,14 @@ impl Turn {
                 self.frames.end(&reply);
                 Step::Over(Ending::Stream(self.frames.take()))
             }
+        }
+    }
+
+    /// Goes into another phase, and keeps what the one before has found out.
+    fn enter(&mut self, phase: Phase) {
+        self.times.settled = None;
+        if let Phase::Reading(decoder) = std::mem::replace(&mut self.phase, phase) {
+            self.opening.saved.clone_from(decoder.reply().saved());
         }
     }
 
@@ -428,9 +443,8 @@ impl Turn {
     fn fault(&mut self, fault: Fault) -> Step {
         let Fault { mut failure, again } = fault;
         if let Some(again) = again.filter(|again| self.may_retry(*again)) {
-            self.phase = Phase::Waiting;
             self.retried = true;
-            self.times.settled = None;
+            self.enter(Phase::Waiting);
             if again == Again::WithoutSaved {
                 self.opening.saved.clear();
             }
@@ -439,7 +453,7 @@ impl Turn {
         if self.opening.credential.as_ref().is_some_and(|secret| failure.message.contains(secret.expose())) {
             "the service behind this agent failed".clone_into(&mut failure.message);
         }
-        self.phase = Phase::Over;
+        self.enter(Phase::Over);
         self.outcome.failure = Some(failure.clone());
         if self.opened || self.frames.is_started() {
             self.frames.error(&failure);
@@ -454,17 +468,16 @@ impl Turn {
             Again::WithHalfTheHistory => Carries::History,
             Again::WithoutSaved => Carries::Saved,
         };
-        !self.retried && !self.spoken && self.opening.carries == carries
+        !self.retried && self.heard < Heard::Words && self.opening.carries == carries
     }
 
     fn tell(&mut self, events: Vec<Event>, now: Instant) {
         for event in events {
-            self.heard = true;
+            self.heard = self.heard.max(if event == Event::Frame { Heard::Frame } else { Heard::Words });
             if let Event::Text(_) = event {
                 self.outcome.deltas += 1;
                 self.outcome.first_delta.get_or_insert(now - self.times.began);
             }
-            self.spoken |= event != Event::Frame;
             if self.opening.delivery == Delivery::Stream {
                 match event {
                     Event::Text(text) => self.frames.delta(text),

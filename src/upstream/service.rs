@@ -128,6 +128,11 @@ impl Upstream {
         answer
     }
 
+    /// Reads a small document whole.
+    pub async fn fetch(&self, request: Request, bounds: net::Bounds) -> Result<net::Document, net::Error> {
+        self.client.fetch(&self.peer, request, bounds).await
+    }
+
     /// Tells how a request went that Pingora's proxy sent, or that failed after its head.
     pub fn record(&self, succeeded: bool) {
         self.failures.record(succeeded);

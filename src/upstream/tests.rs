@@ -9,6 +9,7 @@ use crate::yaml::Secret;
 
 fn settings(url: &str) -> Settings {
     Settings {
+        shared: false,
         name: "api".into(),
         url: url.parse().unwrap(),
         headers: Vec::new(),

@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn a_repeated_key_is_refused_where_it_stands() {
         let error = parse(br#"{"a": {"role": "user", "role": "admin"}}"#).unwrap_err().to_string();
-        assert_eq!(error, "a key stands twice in one object at line 1 column 38");
+        assert_eq!(error, "a key stands twice in one object at line 1 column 39");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! `Validation`: a request held against the parameters and the body's schema of its capability.
 
+mod cost;
 mod json;
 mod parameter;
 mod schema;

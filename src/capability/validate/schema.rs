@@ -3,14 +3,14 @@
 use std::sync::OnceLock;
 
 use jsonschema::error::{TypeKind, ValidationErrorKind as Kind};
-use jsonschema::{Draft, PatternOptions, ValidationError, Validator};
+use jsonschema::{Draft, PatternOptions, ReferencingError, Retrieve, Uri, ValidationError, Validator};
 use serde_json::Value;
 
-use super::{Part, VIOLATIONS_MAX, Violation};
+use super::{Part, VIOLATIONS_MAX, Violation, cost};
 
-/// Values in an instance up to which all violations are looked for. Each costs memory, and a megabyte of `[1,1,1,…]`
-/// can break its schema half a million times.
-const EXPLAINED_VALUES_MAX: usize = 10_000;
+/// Steps that finding all violations may take. Each costs memory, and a megabyte of `[1,1,1,…]` can break its schema
+/// half a million times.
+const EXPLAINED_STEPS_MAX: usize = 20_000;
 
 /// Steps back that one match of a pattern with look-around may take; patterns without are linear.
 const BACKTRACKS_MAX: usize = 10_000;
@@ -36,14 +36,15 @@ impl Schema {
     /// The validator, or what is wrong with the schema. Nothing is fetched: a `$ref` leads only within the schema.
     pub(super) fn compile(&self) -> Result<&Validator, &str> {
         let compiled = self.compiled.get_or_init(|| {
-            let options = jsonschema::options().with_draft(Draft::Draft202012);
+            let options = jsonschema::options().with_draft(Draft::Draft202012).with_retriever(Nothing);
             let linear = PatternOptions::regex().size_limit(PATTERN_BYTES_MAX);
             let stepping = PatternOptions::fancy_regex().size_limit(PATTERN_BYTES_MAX).backtrack_limit(BACKTRACKS_MAX);
             let linear = options.clone().with_pattern_options(linear).build(&self.source);
             let built = linear.or_else(|_| options.with_pattern_options(stepping).build(&self.source));
-            built.map_err(|error| match error.schema_path().as_str() {
-                "" => error.to_string(),
-                path => format!("{error} (at {path})"),
+            built.map_err(|error| match (error.kind(), error.instance_path().as_str()) {
+                (Kind::Referencing(ReferencingError::Unretrievable { uri, source }), _) => format!("`{uri}` {source}"),
+                (Kind::Referencing(problem), _) => problem.to_string(),
+                (_, path) => format!("`{path}` {}", demand(&error)),
             })
         });
         compiled.as_ref().map_err(String::as_str)
@@ -55,7 +56,7 @@ impl Schema {
         if validator.is_valid(value) {
             return Ok(Vec::new());
         }
-        if count(value) <= EXPLAINED_VALUES_MAX {
+        if cost::is_within(&self.source, value, EXPLAINED_STEPS_MAX) {
             let errors = validator.iter_errors(value).take(VIOLATIONS_MAX);
             return Ok(errors.map(|error| violation(&error, location)).collect());
         }
@@ -63,19 +64,18 @@ impl Schema {
             location,
             path: String::new(),
             keyword: "schema".to_owned(),
-            message: format!(
-                "does not fit its schema, and has too many values to say where (over {EXPLAINED_VALUES_MAX}); \
-                 send a smaller part of it to find out"
-            ),
+            message: "does not fit its schema, and is too large to say where; send a smaller part of it to find out"
+                .to_owned(),
         }])
     }
 }
 
-fn count(value: &Value) -> usize {
-    1 + match value {
-        Value::Array(items) => items.iter().map(count).sum(),
-        Value::Object(entries) => entries.values().map(count).sum(),
-        _ => 0,
+/// What is fetched for a schema.
+struct Nothing;
+
+impl Retrieve for Nothing {
+    fn retrieve(&self, _: &Uri<String>) -> Result<Value, Box<dyn std::error::Error + Send + Sync>> {
+        Err("lies outside the schema, and nothing is fetched for it; put it under `$defs`".into())
     }
 }
 
@@ -127,7 +127,9 @@ fn demand(error: &ValidationError<'_>) -> String {
         Kind::FalseSchema => "must not be there".to_owned(),
         Kind::Not { .. } => "must not fit the schema under `not`".to_owned(),
         Kind::OneOfMultipleValid { .. } => "fits several of its alternatives, and must fit exactly one".to_owned(),
-        Kind::AnyOf { context } | Kind::OneOfNotValid { context } => alternatives(context),
+        Kind::AnyOf { context } | Kind::OneOfNotValid { context } => {
+            alternatives(context, error.instance_path().as_str())
+        }
         Kind::BacktrackLimitExceeded { .. } | Kind::RegexEngineFailure { .. } => {
             "can't be held against its pattern; a shorter value may help".to_owned()
         }
@@ -135,20 +137,19 @@ fn demand(error: &ValidationError<'_>) -> String {
     }
 }
 
-/// The branch with the fewest faults is most likely the one that was meant. One that is of another type altogether
-/// comes last.
-fn alternatives(branches: &[Vec<ValidationError<'static>>]) -> String {
-    let faults = |branch: &&Vec<ValidationError<'static>>| {
-        let other_type = branch.iter().any(|error| matches!(error.kind(), Kind::Type { .. }));
-        (other_type, branch.len())
+/// The branch with the fewest faults is most likely the one that was meant. One for another type of value comes last.
+fn alternatives(branches: &[Vec<ValidationError<'static>>], here: &str) -> String {
+    let is_other_type = |error: &ValidationError<'_>| {
+        matches!(error.kind(), Kind::Type { .. }) && error.instance_path().as_str() == here
     };
+    let faults = |branch: &&Vec<ValidationError<'static>>| (branch.iter().any(is_other_type), branch.len());
     let closest = branches.iter().filter(|branch| !branch.is_empty()).min_by_key(faults);
     let count = branches.len();
     match closest.and_then(|branch| branch.first()) {
         // One level: a recursive schema would go on for as long as the input does.
         Some(error) if !matches!(error.kind(), Kind::AnyOf { .. } | Kind::OneOfNotValid { .. }) => {
-            let path = clip(error.instance_path().as_str());
-            let place = if path.is_empty() { "it".to_owned() } else { format!("`{path}`") };
+            let path = error.instance_path().as_str();
+            let place = if path == here { "it".to_owned() } else { format!("`{}`", clip(path)) };
             format!("fits none of its {count} alternatives; for the closest one {place} {}", demand(error))
         }
         _ => format!("fits none of its {count} alternatives"),

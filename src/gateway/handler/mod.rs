@@ -5,7 +5,10 @@ pub(super) mod discovery;
 pub(super) mod health;
 pub(super) mod news;
 pub(super) mod options;
+pub(super) mod query;
 pub(super) mod talk;
+
+use std::sync::Arc;
 
 use pingora::proxy::Session;
 
@@ -18,7 +21,7 @@ use super::router::Fixed;
 
 /// Answers a request; `false` leaves it to Pingora's hooks.
 pub(super) async fn answer(
-    gateway: &Gateway,
+    gateway: &Arc<Gateway>,
     session: &mut Session,
     ctx: &mut RequestCtx,
     route: Route,
@@ -37,6 +40,7 @@ pub(super) async fn answer(
                 let news = agent.news.as_ref().ok_or_else(Refusal::not_found)?;
                 news::answer(gateway, session, ctx, (&agent, news)).await?;
             }
+            Fixed::Query => query::answer(gateway, session, ctx, (&agent, path.as_str())).await?,
             Fixed::Health => health::answer(session, ctx, &agent).await?,
             Fixed::Reserved => return Err(Refusal::not_found().into()),
             Fixed::Root | Fixed::Catalog | Fixed::CapabilityDocument | Fixed::Skill => {

@@ -16,7 +16,7 @@ use crate::gateway::respond::{self, Answer, Failed};
 use crate::gateway::{Gateway, body};
 use crate::restap::{ErrorCode, NewsDraft, SessionId, Since};
 use crate::store::settings::NewsSessions;
-use crate::store::{NewItem, NewsSettings, PageRequest, Reader};
+use crate::store::{NewItem, NewsSettings, OnceScope, PageRequest, Reader};
 
 /// Items of a page where the reader does not say.
 const LIMIT_DEFAULT: u32 = 100;
@@ -40,6 +40,7 @@ pub(in crate::gateway) async fn answer(
         respond::send(session, ctx, outcome?).await
     } else {
         let outcome = read(gateway, session, (agent, news)).await;
+        let outcome = outcome.map_err(|refusal| Refusal { no_items: true, ..refusal });
         let name = outcome_name(&outcome, if matches!(outcome, Ok((_, true))) { "items" } else { "empty" });
         gateway.metrics.news_read(&agent.key, name);
         respond::send(session, ctx, outcome?.0).await
@@ -55,6 +56,7 @@ async fn post(
     let request = session.req_header();
     fields::require_json(&request.headers)?;
     let named = named_session(&request.headers, &Query::read(request.uri.query(), PARAMETERS)?)?;
+    let key = fields::idempotency_key(&request.headers)?;
     let limits = ctx.live.limits;
     let body = body::read(session, limits.body, limits.body_timeout).await?;
     let (draft, in_body) = NewsDraft::parse(&body)?;
@@ -64,8 +66,10 @@ async fn post(
     };
     let session_id = scope(news, session_id)?;
     let feed = gateway.store.keys().feed(agent.id, session_id.as_ref());
+    let scope = OnceScope { agent: agent.id, operation: "news", caller: None, session: session_id.as_ref() };
+    let once = key.map(|key| gateway.store.keys().once(scope, &key, &body));
     let began = Instant::now();
-    let receipt = gateway.store.append(NewItem { feed, opener: None, draft: &draft, once: None }).await?;
+    let receipt = gateway.store.append(NewItem { feed, opener: None, draft: &draft, once }).await?;
     gateway.metrics.append_latency.observe(began.elapsed().as_secs_f64());
     let received =
         json!({"status": "received", "news_id": receipt.id.to_string(), "message": "Message stored successfully"});

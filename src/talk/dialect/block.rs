@@ -30,6 +30,9 @@ pub(crate) enum NamePlace {
     At(Pointer),
 }
 
+/// Which of a block's rules, in order.
+type Chosen = Box<[usize]>;
+
 /// How one kind of reply is read.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Block {
@@ -41,10 +44,10 @@ pub(crate) struct Block {
     /// A clean close proves that the reply is complete.
     pub(crate) eof_ok: bool,
     pub(crate) rules: Box<[Rule]>,
-    /// The rules for frames of each name that a rule names, in order.
-    by_name: Box<[(Box<str>, Box<[usize]>)]>,
+    /// The rules for frames of each name that a rule names; sorted by name.
+    by_name: Box<[(Box<str>, Chosen)]>,
     /// The rules for frames of any other name, or none.
-    unnamed: Box<[usize]>,
+    unnamed: Chosen,
 }
 
 impl Framing {
@@ -80,7 +83,7 @@ impl Block {
         eof_ok: bool,
         rules: Box<[Rule]>,
     ) -> Self {
-        let select = |name: Option<&str>| -> Box<[usize]> {
+        let select = |name: Option<&str>| -> Chosen {
             let is_for = |rule: &Rule| match &rule.events {
                 None => true,
                 Some(events) => name.is_some_and(|name| events.iter().any(|event| **event == *name)),

@@ -25,7 +25,7 @@ pub(crate) fn compile(value: &Value) -> Result<Dialect, Vec<Problem>> {
         (None, Some(stream)) if stream.framing != Framing::Text => Some(stream.of_one_body()),
         (response, _) => block(response, "/response", &mut problems),
     };
-    if response.is_none() {
+    if response.is_none() && map.get("response").is_none_or(Value::is_null) {
         problems.add("/response", "a dialect needs `response`, which says how a reply is read", Some("response"));
     }
     if stream.is_none() && request.stream_path.is_some() {

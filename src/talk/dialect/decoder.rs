@@ -300,7 +300,10 @@ fn whole(reply: &mut Reply, body: &[u8], events: &mut Vec<Event>) -> Result<(), 
     for value in inner.as_ref().unwrap_or(&parsed).values.iter().take(1) {
         reply.frame(None, value, parsed.marked, events)?;
     }
-    if !reply.is_complete() && !reply.block().eof_ok && reply.pending().is_none() {
+    if reply.pending().is_some() {
+        return Ok(());
+    }
+    if !reply.is_complete() && !reply.block().eof_ok {
         return Err(Fault::upstream(
             "the answer of the service behind this agent has no reply where its dialect looks for one",
         ));

@@ -165,7 +165,8 @@ impl Reply {
         if state.text.is_empty() {
             state.say(&full, false, events)?;
         }
-        if !state.complete && !(eof_ok && clean) {
+        let proven = state.complete || (eof_ok && clean);
+        if !proven {
             return Err(Fault::upstream("the service behind this agent broke its reply off"));
         }
         state.verdict()?;
@@ -314,7 +315,10 @@ impl State {
             |message: String| Err(Fault { failure: Failure::new(ErrorCode::UpstreamNoText, message), again: None });
         let has_text = !self.text.is_empty() || !self.full.is_empty() || self.surrogates.holds();
         match finish {
-            Finish::Error => Err(Fault::told(&because(), &because())),
+            Finish::Error => match &self.detail {
+                Some(detail) => Err(Fault::told(detail, detail)),
+                None => Err(Fault::upstream(format!("the service behind this agent failed ({})", because()))),
+            },
             _ if has_text => Ok(()),
             Finish::Filter => no_text(format!("the service behind this agent filtered its reply ({})", because())),
             Finish::Length if self.reasoned => {
@@ -376,14 +380,12 @@ impl State {
 
     /// What was said can't be taken back in a stream: the new text follows it there, and is all the reply elsewhere.
     fn replace(&mut self, text: &str, events: &mut Vec<Event>) -> Result<(), Fault> {
-        match text.strip_prefix(&*self.text) {
-            Some(new) => self.say(new, false, events),
-            None => {
-                self.say(&format!("\n\n{text}"), false, events)?;
-                text.clone_into(&mut self.text);
-                Ok(())
-            }
+        if let Some(new) = text.strip_prefix(&*self.text) {
+            return self.say(new, false, events);
         }
+        self.say(&format!("\n\n{text}"), false, events)?;
+        text.clone_into(&mut self.text);
+        Ok(())
     }
 
     /// Tools differ by key; arguments without a key belong to the tool before them.

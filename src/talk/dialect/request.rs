@@ -354,13 +354,11 @@ fn headers(value: Option<&Value>, at: &str, problems: &mut Problems) -> Box<[(He
     let headers = map.iter().filter_map(|(name, value)| {
         let at = join(at, name);
         let text = problems.text(Some(value), &at)?;
-        match name.parse::<HeaderName>() {
-            Ok(header) => Some((header, Line::compile(text, &at, Use::Line, problems))),
-            Err(_) => {
-                problems.add(at, format!("`{name}` is no name of a header"), None);
-                None
-            }
-        }
+        let Ok(header) = name.parse::<HeaderName>() else {
+            problems.add(at, format!("`{name}` is no name of a header"), None);
+            return None;
+        };
+        Some((header, Line::compile(text, &at, Use::Line, problems)))
     });
     headers.collect()
 }
@@ -381,12 +379,11 @@ fn history(value: Option<&Value>, at: &str, problems: &mut Problems) -> Option<H
     let at_roles = join(at, "roles");
     for (role, word) in problems.map(map.get("roles"), &at_roles).into_iter().flatten() {
         let word = problems.text(Some(word), &join(&at_roles, role)).unwrap_or_default();
-        match ROLES.iter().zip(&mut roles).find(|(known, _)| *known == role) {
-            Some((_, slot)) => *slot = word.into(),
-            None => {
-                let message = format!("`{role}` is no role; known are {}", ROLES.join(", "));
-                problems.add(join(&at_roles, role), message, nearest(role, &ROLES));
-            }
+        if let Some((_, slot)) = ROLES.iter().zip(&mut roles).find(|(known, _)| *known == role) {
+            *slot = word.into();
+        } else {
+            let message = format!("`{role}` is no role; known are {}", ROLES.join(", "));
+            problems.add(join(&at_roles, role), message, nearest(role, &ROLES));
         }
     }
     Some(History { item, assistant, roles })

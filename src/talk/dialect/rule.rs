@@ -267,14 +267,14 @@ fn matcher(spec: &Value, at: &str, problems: &mut Problems) -> Matcher {
             Matcher::Any(items.iter().map(|item| matcher(item, at, problems)).collect())
         }
         Value::Object(map) => match (map.get("is"), map.get("not"), map.len()) {
-            (Some(Value::String(name)), None, 1) => match Kind::named(name) {
-                Some(kind) => Matcher::Is(kind),
-                None => {
+            (Some(Value::String(name)), None, 1) => {
+                let kind = Kind::named(name);
+                if kind.is_none() {
                     let message = format!("`{name}` is no type; known are {}", Kind::NAMES.join(", "));
                     problems.add(join(at, "is"), message, nearest(name, Kind::NAMES));
-                    Matcher::Null
                 }
-            },
+                kind.map_or(Matcher::Null, Matcher::Is)
+            }
             (None, Some(not), 1) => Matcher::Not(Box::new(matcher(not, &join(at, "not"), problems))),
             _ => {
                 problems.add(at, "a condition is a value, a list of values, {is: type} or {not: condition}", None);

@@ -78,10 +78,9 @@ impl Sequence {
                 begun => begun,
             },
             (Inside::String, b'\\') => Inside::Escape,
-            (Inside::Escape, _) => Inside::String,
             (Inside::String, b'"') if self.depth == 0 => Inside::Nothing,
             (Inside::String, b'"') => Inside::Brackets,
-            (Inside::Brackets, b'"') => Inside::String,
+            (Inside::Escape, _) | (Inside::Brackets, b'"') => Inside::String,
             (Inside::Brackets, b'{' | b'[') => {
                 self.depth += 1;
                 Inside::Brackets

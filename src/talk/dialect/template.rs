@@ -169,7 +169,7 @@ impl Template {
         match self {
             Self::Literal(value) => Some(value.clone()),
             Self::Name(name) => values(name),
-            Self::Line(line) => line.render(values, |text| text.to_owned()).ok().map(Value::String),
+            Self::Line(line) => line.render(values, str::to_owned).ok().map(Value::String),
             Self::Object(entries) => {
                 let mut map = Map::with_capacity(entries.len());
                 for (key, template) in entries {

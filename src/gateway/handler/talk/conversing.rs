@@ -1,25 +1,22 @@
-//! `POST /talk`, top to bottom.
+//! `Conversing`: a talk under way, between its upstream, its turn and whoever waits for it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
-use http::header::ACCEPT;
-use http::{HeaderMap, Method};
-use pingora::proxy::Session;
-use prometheus::IntGauge;
+use http::{HeaderMap, HeaderValue, Method};
 use tracing::warn;
 
-use crate::gateway::ctx::RequestCtx;
+use super::audience::Audience;
+use super::follow;
+use super::kept::{First, Kept};
 use crate::gateway::error::Refusal;
 use crate::gateway::live::{Agent, Talk};
-use crate::gateway::respond::{self, Answer, Failed};
+use crate::gateway::respond::{self, Failed};
 use crate::gateway::thread::Thread;
-use crate::gateway::{Gateway, body, fields, news_context};
+use crate::gateway::{Gateway, news_context};
 use crate::net::{self, Response};
-use crate::restap::talk::TalkRequest;
-use crate::restap::{Delivery, ErrorCode, HopCount, hop_count};
+use crate::restap::{Delivery, ErrorCode, hop_count};
 use crate::talk::failure::Again;
 use crate::talk::turn::{Carries, Timers};
 use crate::talk::{Ending, Exchange, Failure, Opening, Prompt, Rendered, Step, Turn, history};
@@ -28,67 +25,37 @@ use crate::upstream::{Kind, Upstream};
 /// Bytes of ready chunks that leave together.
 const COALESCE_BYTES: usize = 16 << 10;
 
-/// Streams that one agent keeps open.
-const STREAMS_MAX: usize = 1_000;
-
-/// Answers a talk, or ends it when its caller leaves.
-pub(in crate::gateway) async fn answer(
-    gateway: &Gateway,
-    session: &mut Session,
-    ctx: &mut RequestCtx,
-    (agent, talk): (&Arc<Agent>, &Talk),
-) -> Result<(), Failed> {
-    let headers = &session.req_header().headers;
-    let accept = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
-    let delivery = Delivery::negotiate(accept, talk.streaming)?;
-    fields::require_json(headers)?;
-    let named = fields::session_header(headers)?;
-    let hops = HopCount::read(headers)?;
-    let limits = ctx.live.limits;
-    let body = body::read(session, limits.body, limits.body_timeout).await?;
-    let request = TalkRequest::parse(&body, named)?;
-    let _open = (delivery == Delivery::Stream).then(|| OpenStream::count(gateway, agent)).transpose()?;
-
-    let continued = if talk.continues() {
-        let opening = Thread::open(&gateway.store, &gateway.queues, (agent.id, talk), request.session_id.clone());
-        Some(while_there(session, opening).await??)
-    } else {
-        None
-    };
-    let mut conversing = Conversing {
-        gateway,
-        agent,
-        talk,
-        thread: continued,
-        message: request.message,
-        hops: hops.next(),
-        request_id: ctx.id.clone(),
-        news: None,
-    };
-    conversing.read_news().await;
-    conversing.run(session, ctx, delivery).await
+/// One talk under way.
+pub(super) struct Conversing {
+    pub gateway: Arc<Gateway>,
+    pub agent: Arc<Agent>,
+    pub talk: Arc<Talk>,
+    pub thread: Option<Thread>,
+    pub message: String,
+    pub hops: HeaderValue,
+    pub request_id: HeaderValue,
+    /// The note that carries news to the model.
+    pub news: Option<String>,
+    /// The idempotency key that the answer is kept under.
+    pub once: Option<First>,
 }
 
-/// One talk under way.
-struct Conversing<'a> {
-    gateway: &'a Gateway,
-    agent: &'a Arc<Agent>,
-    talk: &'a Talk,
-    thread: Option<Thread>,
-    message: String,
-    hops: http::HeaderValue,
-    request_id: http::HeaderValue,
-    /// The note that carries news to the model.
-    news: Option<String>,
+/// How a talk ended.
+pub(super) struct Replied {
+    /// What its caller gets.
+    pub ending: Ending,
+    /// Why there is no whole reply, in a stream too.
+    pub failure: Option<Failure>,
 }
 
 /// What the upstream does next.
 enum Input {
     Head(Response),
+    Followed(Result<String, Failure>),
     Chunk(Bytes),
     End,
     Broken(net::Error),
-    CallerGone,
+    NobodyWaits,
     Cut,
     Tick,
 }
@@ -97,6 +64,8 @@ enum Input {
 enum Wire<'a> {
     Sending(std::pin::Pin<Box<dyn Future<Output = Result<Response, net::Error>> + Send + 'a>>),
     Reading(Response),
+    /// Its answer comes later, by other ways.
+    Following(std::pin::Pin<Box<dyn Future<Output = Result<String, Failure>> + Send + 'a>>),
     /// Nothing is asked, or no more is expected.
     Silent,
 }
@@ -113,6 +82,7 @@ impl Wire<'_> {
                 Ok(None) => Input::End,
                 Err(error) => Input::Broken(error),
             },
+            Self::Following(following) => Input::Followed(following.await),
             Self::Silent => std::future::pending().await,
         }
     }
@@ -135,9 +105,10 @@ impl Wire<'_> {
     }
 }
 
-impl<'a> Conversing<'a> {
-    async fn read_news(&mut self) {
-        let read = news_context::read(self.gateway, self.agent, self.talk, self.thread.as_mut()).await;
+impl Conversing {
+    /// Reads what is news to the model since the last turn.
+    pub(super) async fn read_news(&mut self) {
+        let read = news_context::read(&self.gateway, &self.agent, &self.talk, self.thread.as_mut()).await;
         // A talk goes on without its news rather than not at all.
         self.news = read.unwrap_or_else(|error| {
             warn!(agent = %self.agent.key, "news could not be read for a talk: {error}");
@@ -145,61 +116,63 @@ impl<'a> Conversing<'a> {
         });
     }
 
-    async fn run(mut self, session: &mut Session, ctx: &mut RequestCtx, delivery: Delivery) -> Result<(), Failed> {
-        let all = self.thread.as_ref().map(Thread::exchanges).unwrap_or_default();
-        let mut window = history::window(&all, self.talk.history.turns as usize, self.talk.history.tokens as usize);
-        let mut turn = Turn::begin(self.opening(delivery, !window.is_empty()), Instant::now());
-        let mut wire = Wire::Silent;
-        let mut step = match &self.talk.upstream {
-            Some(upstream) => {
-                ctx.upstream = Some(upstream.name.as_str().into());
-                wire = self.send(upstream, &turn, window);
-                Step::Wait
-            }
-            None => turn.answer(&self.agent.guide.answer(&self.message), Instant::now()),
+    /// Talks with the upstream until the reply is over. What is proven is kept before anybody reads that it is.
+    pub(super) async fn run<A: Audience>(mut self, audience: &mut A, delivery: Delivery) -> Result<Replied, Failed> {
+        let talk = self.talk.clone();
+        let history = self.thread.as_ref().map(|thread| thread.history(talk.history)).unwrap_or_default();
+        let mut window = history.window(talk.history);
+        let message_id = format!("msg_{}", uuid::Uuid::new_v4().simple());
+        let mut turn = Turn::begin(self.opening(&message_id, delivery, !window.is_empty()), Instant::now());
+        let (mut wire, mut step) = match &talk.upstream {
+            Some(upstream) => (self.send(upstream, &turn, window), Step::Wait),
+            None => (Wire::Silent, turn.answer(&self.agent.guide.answer(&self.message), Instant::now())),
         };
-        let mut out = Output { opened: false, pending: BytesMut::new() };
+        let mut pending = BytesMut::new();
         let mut cut = self.gateway.drain.cut();
         loop {
             match step {
                 Step::Wait => {}
-                Step::Write(frames) => out.pending.extend_from_slice(&frames),
+                Step::Write(frames) => pending.extend_from_slice(&frames),
                 Step::Retry(again) => {
                     if again == Again::WithHalfTheHistory {
                         window = history::half(window);
                     }
                     turn.again(Instant::now());
-                    wire = match &self.talk.upstream {
-                        Some(upstream) => self.send(upstream, &turn, window),
-                        None => Wire::Silent,
-                    };
+                    wire = talk.upstream.as_ref().map_or(Wire::Silent, |upstream| self.send(upstream, &turn, window));
                 }
-                Step::Pending(_) => {
-                    wire = Wire::Silent;
-                    step = turn.fail(answers_later());
-                    continue;
+                Step::Pending(query_id) => {
+                    wire = talk.upstream.as_ref().map_or(Wire::Silent, |upstream| {
+                        Wire::Following(Box::pin(follow::follow(upstream.clone(), query_id, self.hops.clone())))
+                    });
                 }
                 Step::Over(ending) => {
                     wire.let_go(&turn);
-                    self.finish(&turn, ctx).await;
-                    return out.end(session, ctx, ending).await;
+                    let failure = self.finish(&turn, message_id).await;
+                    let ending = match ending {
+                        Ending::Stream(frames) => {
+                            pending.extend_from_slice(&frames);
+                            Ending::Stream(pending.freeze())
+                        }
+                        ending => ending,
+                    };
+                    return Ok(Replied { ending, failure });
                 }
             }
-            if !out.pending.is_empty() {
+            if !pending.is_empty() {
                 // Frames that are ready together leave in one write.
-                if out.pending.len() < COALESCE_BYTES
+                if pending.len() < COALESCE_BYTES
                     && let Some(bytes) = wire.ready()
                 {
                     step = turn.chunk(&bytes, Instant::now());
                     continue;
                 }
-                out.flush(session, ctx, false).await?;
+                audience.write(pending.split().freeze()).await?;
             }
             let tick = turn.next_deadline().map_or_else(far_away, tokio::time::Instant::from_std);
             let input = tokio::select! {
                 biased;
                 input = wire.next() => input,
-                _ = session.downstream_session.read_body_or_idle(true) => Input::CallerGone,
+                () = audience.gone() => Input::NobodyWaits,
                 () = tokio::time::sleep_until(tick) => Input::Tick,
                 _ = cut.wait_for(|cut| *cut) => Input::Cut,
             };
@@ -221,9 +194,16 @@ impl<'a> Conversing<'a> {
                     warn!(agent = %self.agent.key, "talk: {error}");
                     if reading { turn.reset(now) } else { turn.fail(failure(&error)) }
                 }
+                Input::Followed(outcome) => {
+                    wire = Wire::Silent;
+                    match outcome {
+                        Ok(text) => turn.answer(&text, now),
+                        Err(failure) => turn.fail(failure),
+                    }
+                }
                 Input::Tick => turn.tick(now),
                 Input::Cut => turn.fail(Failure::new(ErrorCode::ShuttingDown, Refusal::shutting_down().message)),
-                Input::CallerGone => {
+                Input::NobodyWaits => {
                     self.count(&turn);
                     return Err(Failed::Gone(respond::gone()));
                 }
@@ -231,14 +211,14 @@ impl<'a> Conversing<'a> {
         }
     }
 
-    fn opening(&self, delivery: Delivery, has_history: bool) -> Opening {
+    fn opening(&self, message_id: &str, delivery: Delivery, has_history: bool) -> Opening {
         let timeouts = self.talk.upstream.as_ref().map(|upstream| upstream.timeouts(Kind::Talk));
         let saved = self.thread.as_ref().map(Thread::saved).unwrap_or_default();
         Opening {
             dialect: self.talk.dialect.clone(),
             streamed: self.talk.upstream_streaming,
             delivery,
-            message_id: format!("msg_{}", uuid::Uuid::new_v4().simple()),
+            message_id: message_id.to_owned(),
             session_id: self.thread.as_ref().map(|thread| thread.session_id.clone()),
             timers: timeouts.map_or_else(Timers::default, |timeouts| Timers {
                 first_byte: timeouts.first_byte,
@@ -303,20 +283,32 @@ impl<'a> Conversing<'a> {
         })
     }
 
-    /// Keeps what is proven, before the caller reads that it is.
-    async fn finish(&mut self, turn: &Turn, ctx: &mut RequestCtx) {
+    /// Keeps what is proven; gives what failed.
+    async fn finish(&mut self, turn: &Turn, message_id: String) -> Option<Failure> {
         self.count(turn);
         let outcome = turn.outcome();
-        if let Some(failure) = &outcome.failure {
-            ctx.refused = Some(failure.code);
-            if let Some(upstream) = &self.talk.upstream {
-                self.gateway.metrics.upstream_error(&upstream.name, failure.code.as_str());
+        if let (Some(failure), Some(upstream)) = (&outcome.failure, &self.talk.upstream) {
+            self.gateway.metrics.upstream_error(&upstream.name, failure.code.as_str());
+        }
+        if let Some(reply) = &outcome.reply {
+            let once = self.once.take();
+            let kept = Kept::Replied { message_id, reply: reply.clone() };
+            let answer = once.as_ref().map(|once| once.answer(&kept));
+            let done = match (self.thread.take(), answer) {
+                (Some(thread), answer) => {
+                    let exchange = Exchange { user: std::mem::take(&mut self.message), assistant: reply.reply.clone() };
+                    thread.keep(&self.gateway.store, &self.talk, exchange, turn.saved(), answer).await
+                }
+                (None, Some((key, lease, answer))) => self.gateway.store.keep_answer(key, lease, &answer).await,
+                (None, None) => Ok(()),
+            };
+            match done {
+                Ok(()) => once.map(First::kept).unwrap_or_default(),
+                // The reply is proven and reaches its caller; only the memory of it is lost.
+                Err(error) => warn!(agent = %self.agent.key, "a turn could not be kept: {error}"),
             }
         }
-        if let (Some(reply), Some(thread)) = (&outcome.reply, self.thread.take()) {
-            let exchange = Exchange { user: std::mem::take(&mut self.message), assistant: reply.reply.clone() };
-            thread.keep(&self.gateway.store, self.talk, exchange, turn.saved()).await;
-        }
+        outcome.failure.clone()
     }
 
     fn count(&self, turn: &Turn) {
@@ -325,81 +317,10 @@ impl<'a> Conversing<'a> {
     }
 }
 
-/// What is on its way to the caller.
-struct Output {
-    opened: bool,
-    pending: BytesMut,
-}
-
-impl Output {
-    async fn flush(&mut self, session: &mut Session, ctx: &mut RequestCtx, last: bool) -> Result<(), Failed> {
-        if !std::mem::replace(&mut self.opened, true) {
-            respond::open_stream(session, ctx).await?;
-        }
-        respond::write_frames(session, self.pending.split().freeze(), last).await
-    }
-
-    async fn end(mut self, session: &mut Session, ctx: &mut RequestCtx, ending: Ending) -> Result<(), Failed> {
-        match ending {
-            Ending::Stream(frames) => {
-                self.pending.extend_from_slice(&frames);
-                self.flush(session, ctx, true).await
-            }
-            Ending::Reply(reply) => {
-                let body = serde_json::to_vec(&reply).map_err(|_| Refusal::internal())?;
-                respond::send(session, ctx, Answer::json(body)).await
-            }
-            Ending::Refused(failure) => Err(Refusal::from(failure).into()),
-        }
-    }
-}
-
-/// Waits for something on behalf of a caller, who may leave meanwhile.
-async fn while_there<T>(session: &mut Session, waiting: impl Future<Output = T>) -> Result<T, Failed> {
-    tokio::select! {
-        biased;
-        done = waiting => Ok(done),
-        _ = session.downstream_session.read_body_or_idle(true) => Err(Failed::Gone(respond::gone())),
-    }
-}
-
-/// Counts an open stream for as long as it lives.
-struct OpenStream {
-    open: Arc<AtomicUsize>,
-    gauge: IntGauge,
-}
-
-impl OpenStream {
-    fn count(gateway: &Gateway, agent: &Agent) -> Result<Self, Refusal> {
-        let gauge = gateway.metrics.streams(&agent.key);
-        gauge.inc();
-        let stream = Self { open: agent.streams.clone(), gauge };
-        if stream.open.fetch_add(1, Ordering::AcqRel) >= STREAMS_MAX {
-            let message = "this agent has 1000 streams open; try again later, or ask for application/json";
-            return Err(Refusal::new(ErrorCode::TooManyStreams, message).retry_after(5));
-        }
-        Ok(stream)
-    }
-}
-
-impl Drop for OpenStream {
-    fn drop(&mut self) {
-        self.open.fetch_sub(1, Ordering::AcqRel);
-        self.gauge.dec();
-    }
-}
-
 /// A failure before the upstream's head, as a turn knows it.
 fn failure(error: &net::Error) -> Failure {
     let refusal = Refusal::from(error);
     Failure::new(refusal.code, refusal.message)
-}
-
-fn answers_later() -> Failure {
-    Failure::new(
-        ErrorCode::UpstreamError,
-        "the agent behind the gateway answers later, by its own news; ask it directly, or ask it for an immediate reply",
-    )
 }
 
 fn far_away() -> tokio::time::Instant {

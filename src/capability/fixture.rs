@@ -1,0 +1,96 @@
+//! Settings and requests that the tests of this room start from.
+
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+
+use crate::restap::catalog::{Location, Parameter};
+use crate::yaml::Secret;
+
+use super::settings::Validate;
+use super::{Capability, CookiePolicy, Found, Params, Route, Service, Settings, Table};
+
+/// `GET /weather/{city}` as `"GET /weather/{city}"`, with the id in front where several are needed.
+pub(super) fn settings(id: &str, method_and_endpoint: &str) -> Settings {
+    let (method, endpoint) = method_and_endpoint.split_once(' ').unwrap();
+    let method: Method = method.parse().unwrap();
+    Settings {
+        id: id.to_owned(),
+        title: id.to_owned(),
+        method: method.clone(),
+        endpoint: endpoint.to_owned(),
+        description: None,
+        parameters: Vec::new(),
+        input_schema: None,
+        output_schema: None,
+        content_types: Vec::new(),
+        output_formats: Vec::new(),
+        route: Route {
+            upstream: "api".to_owned(),
+            method,
+            path: endpoint.to_owned(),
+            query: Vec::new(),
+            headers: Vec::new(),
+            forward_headers: Vec::new(),
+            body: None,
+            response_body: None,
+            timeout: None,
+        },
+        validate_request: Validate::Enforce,
+    }
+}
+
+pub(super) fn capability(method_and_endpoint: &str) -> Capability {
+    Capability::new(settings("it", method_and_endpoint)).unwrap()
+}
+
+pub(super) fn table(entries: impl IntoIterator<Item = Settings>) -> Table {
+    Table::new(entries.into_iter().map(|entry| Capability::new(entry).unwrap()).collect()).unwrap()
+}
+
+/// What a path says for a capability that it names.
+pub(super) fn params(capability: &Capability, path: &str) -> Params {
+    let mut settings = capability.settings().clone();
+    settings.method = Method::GET;
+    match table([settings]).find(&path.parse().unwrap(), &Method::GET) {
+        Found::Capability(_, params) => params,
+        other => panic!("{path}: {other:?}"),
+    }
+}
+
+pub(super) fn parameter(name: &str, location: Location, kind: &str) -> Parameter {
+    Parameter {
+        name: name.to_owned(),
+        kind: kind.to_owned(),
+        required: false,
+        description: None,
+        location,
+        schema: None,
+        allow_slash: false,
+    }
+}
+
+pub(super) fn service(url: &str) -> Service {
+    Service::new(&url.parse().unwrap(), &[], &[], CookiePolicy::Drop).unwrap()
+}
+
+pub(super) fn service_with_key(url: &str, header: &'static str, query: &str, value: &str) -> Service {
+    let headers = [(HeaderName::from_static(header), Secret::new(value))];
+    let query = [(query.to_owned(), Secret::new(value))];
+    Service::new(&url.parse().unwrap(), &headers, &query, CookiePolicy::Drop).unwrap()
+}
+
+/// `name: value` lines.
+pub(super) fn headers(lines: &[&str]) -> HeaderMap {
+    let header = |line: &&str| {
+        let (name, value) = line.split_once(": ").unwrap();
+        (name.parse::<HeaderName>().unwrap(), HeaderValue::from_str(value).unwrap())
+    };
+    lines.iter().map(header).collect()
+}
+
+/// `name: value` lines in alphabetical order.
+pub(super) fn lines(headers: &HeaderMap) -> String {
+    let line = |(name, value): (&HeaderName, &HeaderValue)| format!("{name}: {}\n", value.to_str().unwrap());
+    let mut lines: Vec<_> = headers.iter().map(line).collect();
+    lines.sort();
+    lines.concat()
+}

@@ -1,0 +1,45 @@
+//! `GET {base}/query/{id}`: how a talk that is answered later stands. Whoever knows the id may ask.
+
+use pingora::proxy::Session;
+use serde_json::{Value, json};
+
+use super::talk::later;
+use crate::gateway::Gateway;
+use crate::gateway::ctx::RequestCtx;
+use crate::gateway::error::Refusal;
+use crate::gateway::live::Agent;
+use crate::gateway::respond::{self, Answer, Failed};
+use crate::restap::ErrorCode;
+
+/// Where queries are.
+pub(in crate::gateway) const QUERIES: &str = "/query/";
+
+pub(in crate::gateway) async fn answer(
+    gateway: &Gateway,
+    session: &mut Session,
+    ctx: &mut RequestCtx,
+    (agent, path): (&Agent, &str),
+) -> Result<(), Failed> {
+    let id = path.strip_prefix(QUERIES).unwrap_or_default();
+    let mut query = gateway.store.query(agent.id, id).await?.ok_or_else(unknown)?;
+    if query.answer.is_none() {
+        later::fail_if_lost(gateway, &mut query).await?;
+    }
+    let mut shown = match &query.answer {
+        Some(answer) => serde_json::from_str(answer.get()).map_err(|_| Refusal::internal())?,
+        None => json!({"status": "processing"}),
+    };
+    shown["id"] = json!(query.id);
+    shown["query_id"] = json!(query.id);
+    if let Some(session_id) = &query.session {
+        shown["session_id"] = json!(session_id.expose());
+        if let Some(result) = shown.get_mut("result").and_then(Value::as_object_mut) {
+            result.insert("sessionId".into(), json!(session_id.expose()));
+        }
+    }
+    respond::send(session, ctx, Answer::json(shown.to_string())).await
+}
+
+fn unknown() -> Refusal {
+    Refusal::new(ErrorCode::NotFound, "there is no such query; its id stands in the answer 202 of the talk")
+}

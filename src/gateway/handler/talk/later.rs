@@ -1,0 +1,306 @@
+//! Asynchronous talk: 202 now, the answer as news and at `/query/{id}`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use http::{HeaderName, HeaderValue, StatusCode};
+use pingora::proxy::Session;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json, value::RawValue};
+use tokio::sync::{Semaphore, oneshot};
+use tracing::warn;
+
+use super::audience::Nobody;
+use super::conversing::{Conversing, Replied};
+use super::kept::{First, Kept};
+use super::preference::{Form, Later};
+use crate::gateway::Gateway;
+use crate::gateway::ctx::RequestCtx;
+use crate::gateway::error::Refusal;
+use crate::gateway::lease::Held;
+use crate::gateway::live::{Agent, Talk};
+use crate::gateway::respond::{self, Answer, Failed};
+use crate::gateway::thread::Thread;
+use crate::restap::talk::{Dispatch, TalkReply};
+use crate::restap::{Delivery, ErrorCode, NewsDraft, SessionId};
+use crate::store::settings::NewsSessions;
+use crate::store::{FeedId, Lease, Query, StoreError};
+use crate::talk::Ending;
+
+/// How often, and for how long, an answer that the store can't take now is tried again.
+const KEEP_RETRY: Duration = Duration::from_secs(2);
+const KEEP_TRIES: usize = 30;
+
+/// Asynchronous talks of one agent.
+#[derive(Debug)]
+pub(in crate::gateway) struct Queries {
+    running: Semaphore,
+    accepted: AtomicUsize,
+    accepted_max: usize,
+}
+
+impl Queries {
+    pub(in crate::gateway) fn new(running: usize, waiting: usize) -> Self {
+        Self { running: Semaphore::new(running), accepted: AtomicUsize::new(0), accepted_max: running + waiting }
+    }
+}
+
+/// One of them, from its acceptance to its end.
+struct Counted(Arc<Agent>);
+
+impl Counted {
+    fn take(agent: &Arc<Agent>) -> Result<Self, Refusal> {
+        let queries = &agent.queries;
+        let counted = Self(agent.clone());
+        if queries.accepted.fetch_add(1, Ordering::AcqRel) >= queries.accepted_max {
+            let message = "this agent has too many talks to answer later; try again when some are done";
+            return Err(Refusal::new(ErrorCode::TooManyQueries, message).retry_after(5));
+        }
+        Ok(counted)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.queries.accepted.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// What a talk asks.
+pub(in crate::gateway) struct Asked {
+    pub session_id: Option<SessionId>,
+    pub message: String,
+    pub dispatch: Dispatch,
+    pub hops: HeaderValue,
+    pub request_id: HeaderValue,
+}
+
+/// A query that is accepted: the body of the 202.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(in crate::gateway) struct Accepted {
+    query_id: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    session_id: Option<String>,
+}
+
+/// How a talk that may be answered later was answered.
+pub(in crate::gateway) enum Answered {
+    Later(Accepted),
+    AtOnce(Box<TalkReply>),
+}
+
+/// How a query ended.
+type Ended = Result<Box<TalkReply>, Refusal>;
+
+/// Begins to answer. Comes back with the reply if it is there within the caller's wait, else once the query is stored.
+pub(super) async fn begin(
+    gateway: &Arc<Gateway>,
+    (agent, talk): (&Arc<Agent>, &Arc<Talk>),
+    (later, asked): (Later, Asked),
+    once: Option<First>,
+) -> Result<Answered, Refusal> {
+    let counted = Counted::take(agent)?;
+    let query_id = uuid::Uuid::new_v4().to_string();
+    let mut query = Query::new(query_id.clone(), agent.id);
+    query.feed = feed(gateway, agent, later.form, asked.session_id.as_ref()).map(|feed| (feed, None));
+    query.caller_query_id = asked.dispatch.query_id.clone();
+    query.session = match (asked.session_id, talk.continues()) {
+        (Some(session_id), true) => Some(session_id),
+        (None, true) => Some(SessionId::mint()),
+        (_, false) => None,
+    };
+    let keys = gateway.store.keys();
+    let lease = gateway.store.acquire(keys.query_lease(keys.query(&query_id))).await?.ok_or_else(Refusal::internal)?;
+    let held = Held::new(&gateway.store, lease);
+    if later.wait.is_none() {
+        gateway.store.start_query(&query).await?;
+    }
+    let (done, mut at_once) = oneshot::channel();
+    let done = later.wait.map(|_| done);
+    let conversing = Conversing {
+        gateway: gateway.clone(),
+        agent: agent.clone(),
+        talk: talk.clone(),
+        thread: None,
+        message: asked.message,
+        hops: asked.hops,
+        request_id: asked.request_id,
+        news: None,
+        once: None,
+    };
+    let running = tokio::spawn(run(conversing, query.clone(), (held, counted), done));
+    if let Some(wait) = later.wait {
+        if let Ok(Ok(ended)) = tokio::time::timeout(wait, &mut at_once).await {
+            return finished_at_once(gateway, ended, once).await;
+        }
+        if let Err(error) = gateway.store.start_query(&query).await {
+            running.abort();
+            return Err(error.into());
+        }
+        // From here on the answer goes to the store, unless it has come in this very moment.
+        at_once.close();
+        if let Ok(ended) = at_once.try_recv() {
+            return finished_at_once(gateway, ended, once).await;
+        }
+    }
+    let accepted = Accepted { query_id, session_id: query.session.as_ref().map(|id| id.expose().to_owned()) };
+    keep(gateway, once, &Kept::Accepted(accepted.clone())).await?;
+    Ok(Answered::Later(accepted))
+}
+
+async fn finished_at_once(gateway: &Gateway, ended: Ended, once: Option<First>) -> Result<Answered, Refusal> {
+    let reply = ended?;
+    let message_id = format!("msg_{}", uuid::Uuid::new_v4().simple());
+    keep(gateway, once, &Kept::Replied { message_id, reply: (*reply).clone() }).await?;
+    Ok(Answered::AtOnce(reply))
+}
+
+async fn keep(gateway: &Gateway, once: Option<First>, kept: &Kept) -> Result<(), StoreError> {
+    let Some(once) = once else { return Ok(()) };
+    let (key, lease, answer) = once.answer(kept);
+    gateway.store.keep_answer(key, lease, &answer).await?;
+    once.kept();
+    Ok(())
+}
+
+/// The feed that the answer goes to: that of the session which the request carried; without one the dispatch form's
+/// goes to the agent's own.
+fn feed(gateway: &Gateway, agent: &Agent, form: Form, session_id: Option<&SessionId>) -> Option<FeedId> {
+    let keys = gateway.store.keys();
+    match (agent.news?.sessions, session_id, form) {
+        (NewsSessions::Ignored, Some(_), _) | (_, None, Form::Prefer) => None,
+        (_, Some(session_id), _) => Some(keys.feed(agent.id, Some(session_id))),
+        (_, None, Form::Dispatch) => Some(keys.feed(agent.id, None)),
+    }
+}
+
+/// Runs a query to its end, and says how it ended to who waits, else to the store.
+async fn run(
+    mut conversing: Conversing,
+    mut query: Query,
+    (held, _counted): (Held, Counted),
+    waiting: Option<oneshot::Sender<Ended>>,
+) {
+    let gateway = conversing.gateway.clone();
+    // A process that stops gives its queries the time that its streams have.
+    let _running = gateway.drain.enter();
+    let agent = conversing.agent.clone();
+    let _permit = agent.queries.running.acquire().await;
+    let ended = match open(&mut conversing, query.session.clone()).await {
+        Ok(()) => converse(conversing).await,
+        Err(refusal) => Err(refusal),
+    };
+    let ended = match waiting {
+        Some(waiting) => match waiting.send(ended) {
+            Ok(()) => return,
+            Err(ended) => ended,
+        },
+        None => ended,
+    };
+    let item = conclude(&mut query, &ended);
+    for _ in 0..KEEP_TRIES {
+        match gateway.store.finish_query(&query, &item, held.lease()).await {
+            Ok(()) => return held.ended(),
+            Err(StoreError::Conflict) => return,
+            Err(error) => warn!(agent = %agent.key, "the answer of a query could not be stored: {error}"),
+        }
+        tokio::time::sleep(KEEP_RETRY).await;
+    }
+}
+
+async fn open(conversing: &mut Conversing, session_id: Option<SessionId>) -> Result<(), Refusal> {
+    if session_id.is_some() {
+        let gateway = &conversing.gateway;
+        let of = (conversing.agent.id, &*conversing.talk);
+        conversing.thread = Some(Thread::open(&gateway.store, &gateway.queues, of, session_id).await?);
+    }
+    conversing.read_news().await;
+    Ok(())
+}
+
+async fn converse(conversing: Conversing) -> Ended {
+    match conversing.run(&mut Nobody, Delivery::Json).await {
+        Ok(Replied { ending: Ending::Reply(reply), .. }) => Ok(Box::new(reply)),
+        Ok(Replied { ending: Ending::Refused(failure), .. }) => Err(failure.into()),
+        Ok(Replied { ending: Ending::Stream(_), .. }) | Err(_) => Err(Refusal::internal()),
+    }
+}
+
+/// Writes the answer into the query, and as the item that says so.
+fn conclude(query: &mut Query, ended: &Ended) -> NewsDraft {
+    let mut data = json!({"query_id": query.id});
+    if let Some(caller_query_id) = &query.caller_query_id {
+        data["caller_query_id"] = json!(caller_query_id);
+    }
+    let (kind, message, answer) = match ended {
+        Ok(reply) => {
+            // The store adds the session where a reader may see it.
+            data["result"] = json!({"result": reply.reply});
+            let answer = json!({"status": "completed", "message": reply.reply, "result": {"result": reply.reply}});
+            ("query.completed", reply.reply.clone(), answer)
+        }
+        Err(refusal) => {
+            (data["error"], data["code"]) = (json!(refusal.message), json!(refusal.code));
+            let answer = json!({"status": "failed", "error": refusal.message, "code": refusal.code});
+            ("query.failed", refusal.message.to_string(), answer)
+        }
+    };
+    query.answer = RawValue::from_string(answer.to_string()).ok();
+    NewsDraft {
+        kind: kind.to_owned(),
+        message,
+        query_id: Some(query.id.clone()),
+        in_reply_to: Some(query.id.clone()),
+        data: Some(data),
+        ..NewsDraft::default()
+    }
+}
+
+/// A query whose runner is gone is stored as failed by whoever finds it.
+pub(in crate::gateway) async fn fail_if_lost(gateway: &Gateway, query: &mut Query) -> Result<(), StoreError> {
+    let keys = gateway.store.keys();
+    let Some(lease) = gateway.store.acquire(keys.query_lease(keys.query(&query.id))).await? else { return Ok(()) };
+    // Its runner may have finished just before its lease ended, so this is read under ours.
+    match gateway.store.query(query.agent, &query.id).await? {
+        Some(found) if found.answer.is_none() => fail(gateway, query, lease).await,
+        Some(found) => {
+            *query = found;
+            gateway.store.release(lease).await
+        }
+        None => gateway.store.release(lease).await,
+    }
+}
+
+async fn fail(gateway: &Gateway, query: &mut Query, lease: Lease) -> Result<(), StoreError> {
+    let message = "the gateway that ran this query has stopped; send the talk again";
+    let item = conclude(query, &Err(Refusal::new(ErrorCode::ShuttingDown, message)));
+    gateway.store.finish_query(query, &item, lease).await
+}
+
+impl Answered {
+    /// 200 with the reply, or 202 with the query.
+    pub(super) async fn answer(self, session: &mut Session, ctx: &mut RequestCtx) -> Result<(), Failed> {
+        match self {
+            Self::Later(accepted) => accepted.answer(session, ctx).await,
+            Self::AtOnce(reply) => {
+                let body = serde_json::to_vec(&reply).map_err(|_| Refusal::internal())?;
+                respond::send(session, ctx, Answer::json(body)).await
+            }
+        }
+    }
+}
+
+impl Accepted {
+    pub(super) async fn answer(self, session: &mut Session, ctx: &mut RequestCtx) -> Result<(), Failed> {
+        let mut body = json!({"query_id": self.query_id, "status": "processing"});
+        if let Some(session_id) = self.session_id {
+            body["session_id"] = Value::String(session_id);
+        }
+        let mut answer = Answer::json(body.to_string());
+        answer.status = StatusCode::ACCEPTED;
+        let applied = HeaderName::from_static("preference-applied");
+        answer.headers.push((applied, HeaderValue::from_static("respond-async")));
+        respond::send(session, ctx, answer).await
+    }
+}

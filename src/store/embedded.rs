@@ -1,0 +1,140 @@
+//! `Embedded`: SQLite in a directory of ours. What it acknowledges is on the disk.
+//!
+//! One thread writes: it takes all changes that wait, makes them one transaction and answers when the disk has it, so
+//! that a flush serves many. A few threads read, each in a snapshot of its own, beside the writer. The database is in
+//! WAL mode with `synchronous = FULL`; leases alone are not flushed, since a power loss ends what they hold apart.
+//! Two processes may have the store open, each with such threads: SQLite puts their transactions in one order.
+
+mod batch;
+mod database;
+mod fault;
+mod feeds;
+mod pages;
+mod place;
+mod readers;
+mod records;
+mod status;
+mod sweep;
+mod worker;
+mod writer;
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::clock::Clock;
+use super::engine::{Bounds, Change, Committed, Engine, EnginePage, PageRead, Record, RecordKey};
+use super::health::Health;
+use super::keys::{Hash, Keys};
+use super::lease::Lease;
+use super::{OpenError, StoreError};
+use crate::yaml::Secret;
+use database::Role;
+use place::Place;
+use readers::Readers;
+use status::Status;
+use worker::Worker;
+use writer::Writer;
+
+/// Stack of a thread of the engine; SQLite and JSON need a fraction of it.
+const STACK_BYTES: usize = 512 << 10;
+
+/// The engine.
+pub struct Embedded {
+    writer: Writer,
+    readers: Arc<Readers>,
+    status: Arc<Status>,
+    clock: Arc<dyn Clock>,
+    /// Held until the last thread that needs it has ended.
+    place: Mutex<Option<Arc<Place>>>,
+}
+
+/// A directory that was taken, before its database is opened.
+#[derive(Debug)]
+pub struct Taken {
+    place: Place,
+    keys: Keys,
+}
+
+impl Taken {
+    /// Takes a directory: made if it is not there, refused where a store can't be safe, or if two processes have it.
+    /// `key` is the one of gateway.yaml; without it the one beside the data counts, which a new store gets now.
+    pub fn take(path: &Path, key: Option<&Secret>) -> Result<Self, OpenError> {
+        let (place, keys) = Place::take(path, key)?;
+        Ok(Self { place, keys })
+    }
+
+    /// The store's key.
+    pub fn keys(&self) -> &Keys {
+        &self.keys
+    }
+
+    /// Opens the database, which was made with the same key or is made now.
+    pub fn open(self, bounds: Arc<Bounds>, clock: Arc<dyn Clock>) -> Result<Embedded, OpenError> {
+        let path = self.place.database();
+        let unusable =
+            |source: database::Unusable| OpenError::Database { path: path.clone(), problem: source.to_string() };
+        let mut connection = database::connect(&path, Role::Writer).map_err(|fault| unusable(fault.into()))?;
+        database::migrate(&mut connection, &self.keys).map_err(unusable)?;
+        let threads = |source| OpenError::directory(&path, source);
+        self.place.take_reserve().map_err(threads)?;
+        let place = Arc::new(self.place);
+        let status = Arc::<Status>::default();
+        let readers = Arc::new(Readers::start(&path).map_err(threads)?);
+        let worker = Worker::new(connection, place.clone(), readers.clone(), bounds, clock.clone(), status.clone());
+        let writer = Writer::start(worker).map_err(threads)?;
+        Ok(Embedded { writer, readers, status, clock, place: Mutex::new(Some(place)) })
+    }
+}
+
+#[async_trait]
+impl Engine for Embedded {
+    async fn commit(&self, change: Change) -> Result<Committed, StoreError> {
+        let item = change.feed.as_ref().and_then(|change| change.item.as_ref()).map_or(0, |item| item.json.len());
+        let bytes = item + change.puts.iter().map(|put| put.body.len()).sum::<usize>();
+        self.writer.write(bytes, true, move |batch| batch.apply(&change)).await
+    }
+
+    async fn page(&self, read: PageRead) -> Result<EnginePage, StoreError> {
+        self.readers.read(move |connection| pages::page(connection, &read)).await
+    }
+
+    async fn record(&self, key: RecordKey) -> Result<Option<Record>, StoreError> {
+        let now = self.clock.unix_ms();
+        self.readers.read(move |connection| records::record(connection, key, now)).await
+    }
+
+    async fn acquire(&self, lease: Lease, note: Hash) -> Result<Option<Hash>, StoreError> {
+        self.writer.write(0, false, move |batch| Ok(batch.acquire(lease, note)?)).await
+    }
+
+    async fn renew(&self, lease: Lease) -> Result<bool, StoreError> {
+        self.writer.write(0, false, move |batch| Ok(batch.renew(lease)?)).await
+    }
+
+    async fn release(&self, lease: Lease) -> Result<(), StoreError> {
+        self.writer.write(0, false, move |batch| Ok(batch.release(lease)?)).await
+    }
+
+    async fn health(&self) -> Health {
+        let readable = self.readers.read(|_| Ok(())).await;
+        let problem = self.status.problem();
+        Health {
+            engine: "embedded",
+            promise: "an acknowledged item survives a killed process and a power loss",
+            writable: readable.is_ok() && problem.is_none(),
+            problem: problem.or_else(|| readable.as_ref().err().map(ToString::to_string)),
+            readable: readable.is_ok(),
+            clock_ahead: Duration::from_millis(self.status.newest().saturating_sub(self.clock.unix_ms())),
+            bytes: self.status.bytes(),
+        }
+    }
+
+    async fn close(&self) {
+        self.writer.close().await;
+        self.readers.close();
+        self.place.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+}

@@ -1,0 +1,173 @@
+//! `Place`: the directory of an embedded store, who may use it, and the files that are no database.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use crate::store::OpenError;
+use crate::store::keys::Keys;
+use crate::yaml::Secret;
+
+const DATABASE: &str = "store.db";
+const KEY: &str = "store.key";
+const RESERVE: &str = "store.reserve";
+
+/// Processes that may hold one store: one that serves, and one that takes over from it.
+const SLOTS: [&str; 2] = ["store.1.lock", "store.2.lock"];
+
+/// Bytes of a slot's name of its holder.
+const HOLDER_BYTES: u64 = 256;
+
+/// Given back to a full disk, so that retention has room to work in.
+const RESERVE_BYTES: u64 = 8 << 20;
+
+/// Free bytes from which there is a reserve.
+const RESERVE_ABOVE: u64 = 4 * RESERVE_BYTES;
+
+/// A directory that is ours to use, until this is dropped or the process ends.
+#[derive(Debug)]
+pub(super) struct Place {
+    path: PathBuf,
+    /// Locked as long as it is open.
+    _slot: File,
+}
+
+impl Place {
+    /// Makes the directory if it is not there, and refuses one where a store can't be safe or that is in use.
+    /// Also returns the key of gateway.yaml, else the one beside the data, else, for a new store, one made now.
+    pub(super) fn take(path: &Path, key: Option<&Secret>) -> Result<(Self, Keys), OpenError> {
+        let refused = |source| OpenError::directory(path, source);
+        DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(refused)?;
+        let path = path.canonicalize().map_err(refused)?;
+        if let Some(kind) = network_filesystem(&path).map_err(refused)? {
+            return Err(OpenError::NetworkFilesystem { path, kind });
+        }
+        // Two processes that start at once make one key and one database.
+        let _starting = lock(&path).map_err(refused)?;
+        let place = Self { _slot: slot(&path)?, path };
+        let keys = match key {
+            Some(secret) => Keys::parse(secret)?,
+            None => place.keys()?,
+        };
+        let database = place.database();
+        private().read(true).open(&database).map_err(|source| OpenError::directory(&database, source))?;
+        place.sync().map_err(refused)?;
+        Ok((place, keys))
+    }
+
+    /// Where the database is.
+    pub(super) fn database(&self) -> PathBuf {
+        self.path.join(DATABASE)
+    }
+
+    fn keys(&self) -> Result<Keys, OpenError> {
+        let path = self.path.join(KEY);
+        match fs::read_to_string(&path) {
+            Ok(text) => Keys::parse(&Secret::new(text)).map_err(|source| OpenError::KeyFile { path, source }),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(OpenError::directory(&path, error)),
+            Err(_) if fs::metadata(self.database()).is_ok_and(|file| file.len() > 0) => {
+                Err(OpenError::KeyMissing { path })
+            }
+            Err(_) => self.make_keys(&path).map_err(|source| OpenError::directory(&path, source)),
+        }
+    }
+
+    /// Whole or not at all: a key that is half written would make the store unreadable for ever.
+    fn make_keys(&self, path: &Path) -> io::Result<Keys> {
+        let keys = Keys::random()?;
+        let new = path.with_extension("key.new");
+        let mut file = private().truncate(true).open(&new)?;
+        writeln!(file, "{}", keys.to_secret().expose())?;
+        file.sync_all()?;
+        fs::rename(&new, path)?;
+        self.sync()?;
+        Ok(keys)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        File::open(&self.path)?.sync_all()
+    }
+
+    /// Keeps some bytes of the disk back, unless it is nearly full.
+    pub(super) fn take_reserve(&self) -> io::Result<()> {
+        if free_bytes(&self.path)? < RESERVE_ABOVE { Ok(()) } else { self.take_back_reserve() }
+    }
+
+    /// Keeps some bytes of the disk back, if they are there at all.
+    pub(super) fn take_back_reserve(&self) -> io::Result<()> {
+        let path = self.path.join(RESERVE);
+        if path.exists() {
+            return Ok(());
+        }
+        let file = private().open(&path)?;
+        match rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, RESERVE_BYTES) {
+            // A file with holes would reserve nothing, so where blocks can't be had ahead there is no reserve.
+            Err(_) => fs::remove_file(&path),
+            Ok(()) => Ok(()),
+        }
+    }
+
+    /// Gives the kept bytes back to the disk, if there are any.
+    pub(super) fn give_reserve(&self) {
+        let _ = fs::remove_file(self.path.join(RESERVE));
+    }
+}
+
+/// Makes the steps of opening those of one process at a time.
+fn lock(path: &Path) -> io::Result<File> {
+    let directory = File::open(path)?;
+    directory.lock()?;
+    Ok(directory)
+}
+
+/// Takes one of the slots; an error names who has them.
+fn slot(path: &Path) -> Result<File, OpenError> {
+    let mut holders = Vec::new();
+    for name in SLOTS {
+        let slot = path.join(name);
+        let refused = |source| OpenError::directory(&slot, source);
+        let mut file = private().read(true).open(&slot).map_err(refused)?;
+        match file.try_lock() {
+            Ok(()) => {
+                file.set_len(0).map_err(refused)?;
+                write!(file, "{} (pid {})", program(), std::process::id()).map_err(refused)?;
+                return Ok(file);
+            }
+            Err(TryLockError::WouldBlock) => {
+                let mut holder = String::new();
+                file.take(HOLDER_BYTES).read_to_string(&mut holder).map_err(refused)?;
+                holders.push(holder);
+            }
+            Err(TryLockError::Error(source)) => return Err(refused(source)),
+        }
+    }
+    Err(OpenError::InUse { path: path.to_owned(), holders: holders.join(" and ") })
+}
+
+fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false).mode(0o600);
+    options
+}
+
+fn program() -> String {
+    let name = std::env::current_exe().ok().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
+    name.unwrap_or_else(|| env!("CARGO_PKG_NAME").to_owned())
+}
+
+fn free_bytes(path: &Path) -> io::Result<u64> {
+    let disk = rustix::fs::statvfs(path)?;
+    Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
+}
+
+/// The shared memory of a write-ahead log works on one machine's own disks only.
+fn network_filesystem(path: &Path) -> io::Result<Option<&'static str>> {
+    let magic = rustix::fs::statfs(path)?.f_type as u32;
+    Ok(match magic {
+        0x6969 => Some("NFS"),
+        0x517B | 0xFF53_4D42 | 0xFE53_4D42 => Some("SMB"),
+        0x0102_1997 => Some("9p"),
+        _ => None,
+    })
+}

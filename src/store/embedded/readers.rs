@@ -1,0 +1,138 @@
+//! `Readers`: a few threads that read, each with its own connection, so that no read ever holds up the runtime.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rusqlite::Connection;
+use rusqlite::wal::CheckpointMode;
+use tokio::sync::oneshot;
+
+use super::STACK_BYTES;
+use super::database::{self, Role};
+use super::fault::{Failure, Fault, FaultKind};
+use crate::store::StoreError;
+
+/// Threads: one reads while another one moves the log.
+const THREADS: usize = 2;
+
+/// Reads that wait; more are refused at once.
+const QUEUE: usize = 4096;
+
+/// How long a caller waits.
+const DEADLINE: Duration = Duration::from_secs(5);
+
+/// The handle of the threads.
+pub(super) struct Readers {
+    queue: Mutex<Option<SyncSender<Read>>>,
+    moving_log: Arc<AtomicBool>,
+}
+
+type Read = Box<dyn FnOnce(&mut Reader) + Send>;
+
+impl Readers {
+    /// Starts the threads. Each opens its connection when it is first needed.
+    pub(super) fn start(path: &Path) -> std::io::Result<Self> {
+        let (queue, reads) = sync_channel::<Read>(QUEUE);
+        let reads = Arc::new(Mutex::new(reads));
+        for _ in 0..THREADS {
+            let (reads, mut reader) = (reads.clone(), Reader { path: path.to_owned(), connection: None });
+            let thread = std::thread::Builder::new().name("store-reader".into()).stack_size(STACK_BYTES);
+            thread.spawn(move || {
+                while let Some(read) = next(&reads) {
+                    read(&mut reader);
+                }
+            })?;
+        }
+        Ok(Self { queue: Mutex::new(Some(queue)), moving_log: Arc::default() })
+    }
+
+    /// Reads in one snapshot.
+    pub(super) async fn read<T: Send + 'static>(
+        &self,
+        act: impl FnOnce(&Connection) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let (reply, answer) = oneshot::channel();
+        let read = Box::new(move |reader: &mut Reader| {
+            // Nobody waits for it any more.
+            if !reply.is_closed() {
+                let _ = reply.send(reader.read(act).map_err(Failure::into_error));
+            }
+        });
+        if !self.submit(read) {
+            return Err(StoreError::Unavailable("too much waits to be read, or it is closed"));
+        }
+        match tokio::time::timeout(DEADLINE, answer).await {
+            Ok(Ok(result)) => result,
+            Ok(Err(_)) => Err(StoreError::Unavailable("it is closed")),
+            Err(_) => Err(StoreError::Unavailable("the disk is too slow")),
+        }
+    }
+
+    /// Has the log moved into the database as far as nobody reads it; false if that can't be begun now.
+    pub(super) fn move_log(&self) -> bool {
+        if self.moving_log.swap(true, Ordering::Acquire) {
+            return false;
+        }
+        let moving = self.moving_log.clone();
+        let begun = self.submit(Box::new(move |reader| {
+            // If it fails the log grows, and the writer's own limit and its next commit will tell.
+            let _ = reader.move_log();
+            moving.store(false, Ordering::Release);
+        }));
+        if !begun {
+            self.moving_log.store(false, Ordering::Release);
+        }
+        begun
+    }
+
+    /// Takes no more reads.
+    pub(super) fn close(&self) {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+
+    fn submit(&self, read: Read) -> bool {
+        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        queue.as_ref().is_some_and(|queue| queue.try_send(read).is_ok())
+    }
+}
+
+/// Only the thread whose turn it is waits for the queue itself.
+fn next(reads: &Mutex<Receiver<Read>>) -> Option<Read> {
+    reads.lock().unwrap_or_else(PoisonError::into_inner).recv().ok()
+}
+
+/// What a thread has.
+struct Reader {
+    path: PathBuf,
+    connection: Option<Connection>,
+}
+
+impl Reader {
+    fn read<T>(&mut self, act: impl FnOnce(&Connection) -> Result<T, Failure>) -> Result<T, Failure> {
+        let transaction = self.connection()?.unchecked_transaction()?;
+        let result = act(&transaction);
+        drop(transaction);
+        if let Err(Failure::Broken(fault)) = &result
+            && fault.kind != FaultKind::Busy
+        {
+            tracing::error!("the store can't be read: {fault}");
+            self.connection = None;
+        }
+        result
+    }
+
+    fn move_log(&mut self) -> Result<(), Fault> {
+        self.connection()?.wal_checkpoint_v2(None::<&str>, CheckpointMode::PASSIVE)?;
+        Ok(())
+    }
+
+    fn connection(&mut self) -> Result<&Connection, Fault> {
+        match self.connection.take() {
+            Some(connection) => Ok(self.connection.insert(connection)),
+            None => Ok(self.connection.insert(database::connect(&self.path, Role::Reader)?)),
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! `Worker`: the thread that writes. It takes what waits, makes it one transaction, and answers after the disk has.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use rusqlite::wal::CheckpointMode;
+use rusqlite::{Connection, Transaction, TransactionBehavior};
+
+use super::batch::{Batch, Upkeep};
+use super::database::{self, Role};
+use super::fault::{Fault, FaultKind};
+use super::place::Place;
+use super::readers::Readers;
+use super::status::Status;
+use super::sweep::Sweep;
+use super::writer::Job;
+use crate::store::StoreError;
+use crate::store::clock::Clock;
+use crate::store::engine::Bounds;
+
+/// Changes of one transaction, and their bytes.
+const BATCH: usize = 256;
+const BATCH_BYTES: usize = 1 << 20;
+
+/// How often the writer looks for what is out of date.
+const TICK: Duration = Duration::from_secs(1);
+
+/// How long retention may work to make room on a full disk.
+const RELIEF: Duration = Duration::from_millis(200);
+
+/// Free pages of the database that are worth another try.
+const ROOM_PAGES: u64 = 64;
+
+/// After a second fault in a row the disk is left alone for a second, then for twice as long each time up to this.
+const PAUSE_MAX: Duration = Duration::from_secs(32);
+
+/// Bytes of log from which it is moved into the database: under load, and when nothing else is done.
+const LOG_BYTES: usize = 4 << 20;
+const LOG_BYTES_IDLE: usize = 64 << 10;
+
+/// Bytes of log that a change makes beside its own: a page each of the feed, the item and the index.
+const LOG_BYTES_CHANGE: usize = 3 * 4096;
+
+/// What the thread has.
+pub(super) struct Worker {
+    place: Arc<Place>,
+    readers: Arc<Readers>,
+    bounds: Arc<Bounds>,
+    clock: Arc<dyn Clock>,
+    status: Arc<Status>,
+    /// `None` after a fault, until the database is opened again.
+    connection: Option<Connection>,
+    upkeep: Upkeep,
+    sweep: Sweep,
+    /// Faults of the disk in a row.
+    faults: u32,
+    /// Until when changes are refused without a try, and how.
+    paused: Option<(Instant, StoreError)>,
+    /// When room was last made on a full disk.
+    relieved: Option<Instant>,
+    /// Bytes of log since it was moved, estimated.
+    log_bytes: usize,
+}
+
+impl Worker {
+    pub(super) fn new(
+        connection: Connection,
+        place: Arc<Place>,
+        readers: Arc<Readers>,
+        bounds: Arc<Bounds>,
+        clock: Arc<dyn Clock>,
+        status: Arc<Status>,
+    ) -> Self {
+        Self {
+            place,
+            readers,
+            bounds,
+            clock,
+            status,
+            connection: Some(connection),
+            upkeep: Upkeep::default(),
+            sweep: Sweep::default(),
+            faults: 0,
+            paused: None,
+            relieved: None,
+            log_bytes: 0,
+        }
+    }
+
+    /// Works until nobody can send any more.
+    pub(super) fn work(mut self, jobs: &Receiver<Box<dyn Job>>, waiting_bytes: &AtomicUsize) {
+        let mut tick = Instant::now() + TICK;
+        loop {
+            let wait = if self.sweep.is_pending() { Duration::ZERO } else { tick - Instant::now().min(tick) };
+            let idle = match jobs.recv_timeout(wait) {
+                Ok(first) => {
+                    let batch = fill(first, jobs, waiting_bytes);
+                    self.settle(batch);
+                    false
+                }
+                Err(RecvTimeoutError::Timeout) => true,
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
+            if idle || Instant::now() >= tick {
+                self.keep_up();
+                tick = Instant::now() + TICK;
+            }
+            self.move_log(if idle { LOG_BYTES_IDLE } else { LOG_BYTES });
+        }
+    }
+
+    fn settle(&mut self, mut batch: Vec<Box<dyn Job>>) {
+        self.log_bytes += batch.iter().map(|job| job.bytes() + LOG_BYTES_CHANGE).sum::<usize>();
+        let committed = self.commit(&mut batch);
+        for job in batch {
+            job.settle(committed.clone());
+        }
+    }
+
+    fn commit(&mut self, jobs: &mut [Box<dyn Job>]) -> Result<(), StoreError> {
+        if let Some((until, error)) = &self.paused
+            && Instant::now() < *until
+        {
+            return Err(error.clone());
+        }
+        let durable = jobs.iter().any(|job| job.durable());
+        let mut run = |batch: &mut Batch<'_>| {
+            jobs.iter_mut().try_for_each(|job| job.run(batch))?;
+            // Twice as many as came, so that what waits to be removed becomes less.
+            batch.remove(2 * batch.appended).map(drop)
+        };
+        let mut outcome = self.transact(durable, &mut run);
+        if outcome.as_ref().is_err_and(|fault| fault.kind == FaultKind::Full) && self.relieve() {
+            outcome = self.transact(durable, &mut run);
+        }
+        outcome.map_err(|fault| self.note(&fault))
+    }
+
+    /// One transaction: all that `act` does, or nothing. One that need not be durable is not synced by itself, but
+    /// with the next one that is: a flush is most of what a transaction costs.
+    fn transact(
+        &mut self,
+        durable: bool,
+        mut act: impl FnMut(&mut Batch<'_>) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        let connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => self.reopen()?,
+        };
+        let connection = self.connection.insert(connection);
+        let synchronous = if durable { "PRAGMA synchronous = FULL" } else { "PRAGMA synchronous = NORMAL" };
+        connection.execute_batch(synchronous)?;
+        let transaction = Transaction::new(connection, TransactionBehavior::Immediate)?;
+        let mut batch = Batch::new(&transaction, &self.bounds, &mut self.upkeep, self.clock.unix_ms())?;
+        act(&mut batch)?;
+        let outcome = batch.finish()?;
+        transaction.commit()?;
+        (self.faults, self.paused) = (0, None);
+        self.status.record(outcome.bytes, outcome.newest);
+        Ok(())
+    }
+
+    /// Opens the database again after a fault of the disk. What the kernel failed to write once it may report as
+    /// written the next time, so nothing is added to the old log: it is moved into the database as a whole, and a
+    /// new one begins.
+    fn reopen(&self) -> Result<Connection, Fault> {
+        let connection = database::connect(&self.place.database(), Role::Writer)?;
+        connection.wal_checkpoint_v2(None::<&str>, CheckpointMode::RESTART)?;
+        Ok(connection)
+    }
+
+    /// Takes note of a fault, and says what callers get.
+    fn note(&mut self, fault: &Fault) -> StoreError {
+        let error = fault.to_error();
+        // What was remembered may come from the transaction that failed.
+        self.upkeep = Upkeep::default();
+        match fault.kind {
+            FaultKind::Busy => return error,
+            FaultKind::Full => {}
+            FaultKind::Damaged | FaultKind::Disk => {
+                self.connection = None;
+                self.faults += 1;
+                if self.faults > 1 {
+                    let pause = Duration::from_secs(1 << (self.faults - 2).min(5)).min(PAUSE_MAX);
+                    self.paused = Some((Instant::now() + pause, error.clone()));
+                }
+            }
+        }
+        self.status.fail(fault);
+        error
+    }
+
+    /// Makes room on a full disk: with the reserve given up the log fits into the database and retention can work.
+    /// True if that has left room for changes; else the reserve is kept for the next time. A disk that stays full is
+    /// not asked more than once a tick.
+    fn relieve(&mut self) -> bool {
+        if self.relieved.is_some_and(|relieved| relieved.elapsed() < TICK) {
+            return false;
+        }
+        self.relieved = Some(Instant::now());
+        self.place.give_reserve();
+        let begun = Instant::now();
+        let room = self.make_room(|| begun.elapsed() < RELIEF).unwrap_or(0);
+        if room < ROOM_PAGES {
+            // Where there is no room even for the reserve there is none; the next tick tries again.
+            let _ = self.place.take_back_reserve();
+        }
+        room >= ROOM_PAGES
+    }
+
+    /// Pages that are free within the database, after retention has worked for a while.
+    fn make_room(&mut self, in_time: impl Fn() -> bool) -> Result<u64, Fault> {
+        let Some(connection) = &self.connection else { return Ok(0) };
+        connection.wal_checkpoint_v2(None::<&str>, CheckpointMode::RESTART)?;
+        self.sweep = Sweep::default();
+        self.sweep_slice()?;
+        while in_time() && self.sweep.is_pending() {
+            self.sweep_slice()?;
+        }
+        let Some(connection) = &self.connection else { return Ok(0) };
+        Ok(connection.pragma_query_value(None, "freelist_count", |row| row.get(0))?)
+    }
+
+    /// Does a slice of what is always to be done.
+    fn keep_up(&mut self) {
+        if self.paused.as_ref().is_some_and(|(until, _)| Instant::now() < *until) {
+            return;
+        }
+        let recovering = self.status.has_failed();
+        let kept = if recovering { self.transact(true, probe) } else { Ok(()) };
+        match kept.and_then(|()| self.sweep_slice()) {
+            Ok(()) if recovering => {
+                let _ = self.place.take_reserve();
+                self.status.recover();
+            }
+            Ok(()) => {}
+            Err(fault) => {
+                self.sweep = Sweep::default();
+                self.note(&fault);
+            }
+        }
+    }
+
+    fn sweep_slice(&mut self) -> Result<(), Fault> {
+        let Some(connection) = &self.connection else { return Ok(()) };
+        let now = self.clock.unix_ms();
+        let due = self.sweep.look(connection, &self.bounds, &mut self.upkeep, now)?;
+        self.status.record_newest(due.newest);
+        if due.is_empty() {
+            return Ok(());
+        }
+        let mut sweep = std::mem::take(&mut self.sweep);
+        let swept = self.transact(false, |batch| sweep.clear(batch, &due));
+        self.sweep = sweep;
+        swept
+    }
+
+    /// Has a reader move the log into the database, which holds up neither writing nor reading.
+    fn move_log(&mut self, from: usize) {
+        if self.log_bytes >= from && self.readers.move_log() {
+            self.log_bytes = 0;
+        }
+    }
+}
+
+fn fill(first: Box<dyn Job>, jobs: &Receiver<Box<dyn Job>>, waiting_bytes: &AtomicUsize) -> Vec<Box<dyn Job>> {
+    let mut bytes = first.bytes();
+    let mut batch = vec![first];
+    while batch.len() < BATCH
+        && bytes < BATCH_BYTES
+        && let Ok(job) = jobs.try_recv()
+    {
+        bytes += job.bytes();
+        batch.push(job);
+    }
+    waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
+    batch
+}
+
+/// Writes something, to learn whether that is possible again.
+fn probe(batch: &mut Batch<'_>) -> Result<(), Fault> {
+    batch.connection.execute("INSERT OR REPLACE INTO meta(name, value) VALUES ('probe', randomblob(16))", [])?;
+    Ok(())
+}
