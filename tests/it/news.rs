@@ -393,7 +393,8 @@ struct Mounted(std::path::PathBuf);
 
 impl Mounted {
     fn small(at: &std::path::Path) -> Option<Self> {
-        let mount = std::process::Command::new("mount").args(["-t", "tmpfs", "-o", "size=8m", "tmpfs"]).arg(at).output();
+        let mount =
+            std::process::Command::new("mount").args(["-t", "tmpfs", "-o", "size=8m", "tmpfs"]).arg(at).output();
         mount.is_ok_and(|output| output.status.success()).then(|| Self(at.to_owned()))
     }
 }

@@ -4,9 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::support::{
-    Call, Exchange, Gate, Gateway, Response, Upstream, chatting, chatting_with, chunk, delta, end,
-};
+use crate::support::{Call, Exchange, Gate, Gateway, Response, Upstream, chatting, chatting_with, chunk, delta, end};
 
 /// The same talk for a caller of event streams and for one of JSON, each with a gateway's whole answer.
 fn both(answer: impl Fn(&mut Exchange<'_>) + Send + Sync + 'static) -> (Response, Response) {
@@ -80,7 +78,8 @@ fn chunks_cut_anywhere_give_the_same_reply() {
 
 #[test]
 fn a_proven_end_without_text_is_an_empty_reply() {
-    let (stream, json) = both(|exchange| exchange.stream(&(chunk(&json!({"role": "assistant"}), &json!(null)) + &end("stop"))));
+    let (stream, json) =
+        both(|exchange| exchange.stream(&(chunk(&json!({"role": "assistant"}), &json!(null)) + &end("stop"))));
     let events = stream.events();
     assert_eq!(events.names(), ["message.start", "message.delta", "message.end", "done"]);
     assert_eq!(events.text(), "");
@@ -210,14 +209,19 @@ fn a_body_shorter_than_its_length_is_error_and_done() {
 
 #[test]
 fn unparsable_data_after_text_is_error_and_done() {
-    let (stream, json) = both(|exchange| exchange.stream(&(delta("Half") + "data: {\"choices\": [\n\n" + &end("stop"))));
+    let (stream, json) =
+        both(|exchange| exchange.stream(&(delta("Half") + "data: {\"choices\": [\n\n" + &end("stop"))));
     assert_eq!(stream.events().names(), ["message.start", "message.delta", "error", "done"]);
     json.refused(502, "upstream_error");
 }
 
 #[test]
 fn an_early_failure_is_a_status_for_both() {
-    both_refused(&both(|exchange| exchange.stream("data: {\"error\": {\"message\": \"no\"}}\n\n")), 502, "upstream_error");
+    both_refused(
+        &both(|exchange| exchange.stream("data: {\"error\": {\"message\": \"no\"}}\n\n")),
+        502,
+        "upstream_error",
+    );
     both_refused(&both(|exchange| exchange.stream("data: nonsense\n\n")), 502, "upstream_error");
     both_refused(&both(|exchange| exchange.stream("")), 502, "upstream_error");
     both_refused(&both(|exchange| exchange.reset()), 502, "upstream_error");
@@ -359,7 +363,8 @@ fn a_slow_first_token_is_bridged_by_a_keep_alive() {
 #[test]
 fn an_upstream_that_can_not_stream_still_streams_to_its_caller() {
     let upstream = Upstream::start(|exchange| {
-        let choice = json!({"index": 0, "message": {"role": "assistant", "content": "All at once"}, "finish_reason": "stop"});
+        let choice =
+            json!({"index": 0, "message": {"role": "assistant", "content": "All at once"}, "finish_reason": "stop"});
         exchange.json(&json!({"choices": [choice], "usage": {"total_tokens": 3}}));
     });
     let gateway = Gateway::start(&chatting_with(&upstream.url(), "", "upstream_streaming: false"));

@@ -235,7 +235,8 @@ fn history_is_a_window_of_whole_turns() {
 #[test]
 fn an_upstream_with_a_memory_of_its_own_gets_a_derived_key() {
     let upstream = Upstream::start(|exchange| exchange.json(&json!({"reply": "ok"})));
-    let gateway = Gateway::start(&format!("agent: {{name: T, talk: {{upstream: {}, dialect: json}}}}\n", upstream.url()));
+    let gateway =
+        Gateway::start(&format!("agent: {{name: T, talk: {{upstream: {}, dialect: json}}}}\n", upstream.url()));
     say(&gateway, A, "one").ok();
     say(&gateway, A, "two").ok();
     say(&gateway, B, "three").ok();
@@ -266,7 +267,9 @@ fn session_ids_reach_neither_an_upstream_nor_a_log_nor_an_error_nor_a_metric() {
     gateway.call(&Call::talk("two").session(malformed)).refused(400, "invalid_session_id");
     say(&gateway, malformed, "two").refused(400, "invalid_session_id");
     gateway.call(&Call::get(&format!("/news?session_id={}", ids[3])).header("Cookie", "a=b")).ok();
-    gateway.call(&Call::get(&format!("/news?session_id={}&session_id={}", ids[3], ids[3]))).refused(400, "invalid_session_id");
+    gateway
+        .call(&Call::get(&format!("/news?session_id={}&session_id={}", ids[3], ids[3])))
+        .refused(400, "invalid_session_id");
     let minted = gateway.talk("three").ok()["session_id"].as_str().unwrap().to_owned();
     gateway.call(&Call::get("/any/thing").session(ids[4]));
     gateway.call(&Call::get("/nowhere").session(ids[4]));

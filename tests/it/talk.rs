@@ -67,7 +67,12 @@ fn while_streaming_is_off_only_a_stream_is_not_acceptable() {
 fn only_json_is_taken_and_the_refusal_shows_how() {
     let (upstream, gateway) = talker();
     let body = r#"{"message": "hi"}"#;
-    for media_type in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "application/vnd.api+json"] {
+    for media_type in [
+        "text/plain",
+        "application/x-www-form-urlencoded",
+        "multipart/form-data; boundary=x",
+        "application/vnd.api+json",
+    ] {
         let call = Call::new("POST", "/talk").header("Content-Type", media_type).body(body);
         let refused = gateway.call(&call).refused(415, "unsupported_media_type");
         assert!(refused["message"].as_str().unwrap().contains("-H 'Content-Type: application/json'"), "{refused}");
@@ -153,7 +158,8 @@ fn a_body_over_the_limit_is_refused_before_and_while_it_is_read() {
 fn an_oversized_upload_is_refused_without_waiting_for_it() {
     let (_upstream, gateway) = talker();
     let mut connection = gateway.connect();
-    let head = Call::new("POST", "/talk").header("Content-Type", "application/json").header("Content-Length", "999999999");
+    let head =
+        Call::new("POST", "/talk").header("Content-Type", "application/json").header("Content-Length", "999999999");
     connection.send(head.bytes());
     connection.response(false).refused(413, "payload_too_large");
 }
@@ -215,7 +221,10 @@ fn the_model_gets_what_the_file_says() {
     assert_eq!(request.header("authorization"), Some("Bearer sk-test-1"));
     assert_eq!(request.header("x-team"), Some("blue"));
     let body = request.json();
-    assert_eq!(body["messages"], json!([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hi"}]));
+    assert_eq!(
+        body["messages"],
+        json!([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hi"}])
+    );
     assert_eq!((&body["temperature"], &body["model"]), (&json!(0.5), &json!("m")));
     assert!(!gateway.logs().contains("sk-test-1"));
 }

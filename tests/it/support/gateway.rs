@@ -184,7 +184,9 @@ impl Drop for Gateway {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-        if !std::thread::panicking() {
+        if std::thread::panicking() {
+            eprintln!("what the gateway said:\n{}", self.logs());
+        } else {
             assert!(!self.logs().contains("panicked"), "{}", self.logs());
         }
     }
@@ -219,7 +221,9 @@ fn collect(from: impl Read + Send + 'static, lines: &Arc<Watched<Vec<String>>>, 
 pub(crate) fn over_unix(socket: &Path, target: &str) -> (u16, String) {
     let mut stream = UnixStream::connect(socket).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    stream.write_all(format!("GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").as_bytes()).unwrap();
+    stream
+        .write_all(format!("GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").as_bytes())
+        .unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
