@@ -13,7 +13,9 @@
     reason = "a test that meets what it does not expect fails"
 )]
 
+mod chain;
 mod leaving;
+mod news;
 mod outcomes;
 mod sessions;
 mod support;

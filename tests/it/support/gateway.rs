@@ -184,7 +184,9 @@ impl Drop for Gateway {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-        if !std::thread::panicking() {
+        if std::thread::panicking() {
+            eprintln!("what the gateway said:\n{}", self.logs());
+        } else {
             assert!(!self.logs().contains("panicked"), "{}", self.logs());
         }
     }
