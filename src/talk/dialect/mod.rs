@@ -23,6 +23,7 @@ mod reply;
 mod sequence;
 mod sniff;
 mod text;
+mod tree;
 mod unpack;
 
 use serde_json::{Map, Value};

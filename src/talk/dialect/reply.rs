@@ -9,6 +9,7 @@ use super::finish_reason::Finish;
 use super::json::{Surrogates, unmarked};
 use super::pointer::Pointer;
 use super::rule::{CONVERSATION, Emit, Mode, Rule};
+use super::tree::Tree;
 use super::{Block, Dialect, Event, Saved};
 use crate::restap::ErrorCode;
 use crate::talk::Failure;
@@ -76,7 +77,7 @@ struct Tool {
 #[derive(Clone, Copy)]
 struct Frame<'f> {
     name: Option<&'f str>,
-    root: &'f Value,
+    root: &'f Tree<'f>,
     /// Its strings may hold marks in place of surrogates.
     marked: bool,
 }
@@ -101,7 +102,7 @@ impl Reply {
     pub(crate) fn frame(
         &mut self,
         framed: Option<&str>,
-        root: &Value,
+        root: &Tree<'_>,
         marked: bool,
         events: &mut Vec<Event>,
     ) -> Result<(), Fault> {
@@ -123,7 +124,7 @@ impl Reply {
     pub(crate) fn frame_without_data(&mut self, framed: Option<&str>, events: &mut Vec<Event>) -> Result<bool, Fault> {
         let Self { dialect, streamed, state } = self;
         let block = dialect.block(*streamed);
-        let frame = Frame { name: block.name(framed, None), root: &Value::Null, marked: false };
+        let frame = Frame { name: block.name(framed, None), root: &Tree::Null, marked: false };
         let speaks = |rule: &&Rule| matches!(rule.emit, Emit::End { .. } | Emit::Error { .. });
         let mut rules = block.rules_for(frame.name).filter(|rule| rule.events.is_some() && rule.when.is_empty());
         match rules.find(speaks) {
@@ -229,7 +230,7 @@ impl State {
         result
     }
 
-    fn act(&mut self, emit: &Emit, item: &Value, frame: Frame<'_>, events: &mut Vec<Event>) -> Result<(), Fault> {
+    fn act(&mut self, emit: &Emit, item: &Tree<'_>, frame: Frame<'_>, events: &mut Vec<Event>) -> Result<(), Fault> {
         let plain = |text: &str| unmarked(text, frame.marked);
         match emit {
             Emit::Text { value, mode, key, separator } => {
@@ -244,11 +245,11 @@ impl State {
             }
             Emit::Reasoning { value } => self.reasoned |= first_text(value, item).is_some(),
             Emit::Tool { key, name, args } => {
-                let name = first(name, item).and_then(Value::as_str).filter(|name| !name.is_empty());
+                let name = first(name, item).and_then(Tree::as_str).filter(|name| !name.is_empty());
                 self.tool(first(key, item), name.map(plain), first(args, item), frame.marked, events);
             }
             Emit::ToolEnd { key } => {
-                let key = first(key, item).map(Value::to_string);
+                let key = first(key, item).map(Tree::to_string);
                 if let Some(tool) = self.tools.iter_mut().find(|tool| tool.open && Some(&tool.key) == key.as_ref()) {
                     tool.open = false;
                     events.push(hint("tool.end", [("name", json!(tool.name))]));
@@ -260,7 +261,7 @@ impl State {
                 }
             }
             Emit::Artifact { value, name } => {
-                if let Some(url) = first(value, item).and_then(Value::as_str) {
+                if let Some(url) = first(value, item).and_then(Tree::as_str) {
                     let media_type = first_text(name, item).map(plain);
                     events.push(hint("artifact", [("url", json!(plain(url))), ("media_type", json!(media_type))]));
                 }
@@ -282,7 +283,7 @@ impl State {
                 }
             }
             Emit::SuggestedActions { value } => {
-                self.suggested_actions = first(value, item).cloned().or(self.suggested_actions.take());
+                self.suggested_actions = first(value, item).map(Tree::to_value).or(self.suggested_actions.take());
             }
             Emit::Pending { value } => {
                 self.pending = first_text(value, item).map(plain);
@@ -297,8 +298,8 @@ impl State {
             Emit::Error { value, default } => {
                 let said = match first(value, item) {
                     None => default.as_deref().unwrap_or("it gives no reason").to_owned(),
-                    Some(Value::String(text)) if text.is_empty() => "it gives no reason".to_owned(),
-                    Some(Value::String(text)) => plain(text),
+                    Some(Tree::Text(text)) if text.is_empty() => "it gives no reason".to_owned(),
+                    Some(Tree::Text(text)) => plain(text),
                     Some(other) => plain(&other.to_string()),
                 };
                 return Err(Fault::told(&said, &frame.root.to_string()));
@@ -361,11 +362,11 @@ impl State {
     fn snapshot(
         &mut self,
         text: &str,
-        key: Option<&Value>,
+        key: Option<&Tree<'_>>,
         marked: bool,
         events: &mut Vec<Event>,
     ) -> Result<(), Fault> {
-        let key = key.map(Value::to_string).unwrap_or_default();
+        let key = key.map(Tree::to_string).unwrap_or_default();
         self.bound(text.len())?;
         let known = self.snapshots.iter().position(|(known, _)| *known == key);
         let before = known.map(|index| self.snapshots.swap_remove(index).1).unwrap_or_default();
@@ -391,9 +392,9 @@ impl State {
     /// Tools differ by key; arguments without a key belong to the tool before them.
     fn tool(
         &mut self,
-        key: Option<&Value>,
+        key: Option<&Tree<'_>>,
         name: Option<String>,
-        args: Option<&Value>,
+        args: Option<&Tree<'_>>,
         marked: bool,
         events: &mut Vec<Event>,
     ) {
@@ -415,30 +416,30 @@ impl State {
         }
     }
 
-    fn save(&mut self, slot: &str, value: &Value) {
-        if self.saved.get(slot) == Some(value) {
+    fn save(&mut self, slot: &str, value: &Tree<'_>) {
+        if self.saved.get(slot).and_then(Value::as_str).is_some_and(|known| Some(known) == value.as_str()) {
             return;
         }
         let bytes = match value {
-            Value::String(text) => text.len(),
-            Value::Array(_) | Value::Object(_) => value.to_string().len(),
+            Tree::Text(text) => text.len(),
+            Tree::Array(_) | Tree::Object(_) => value.to_string().len(),
             _ => 0,
         };
         if bytes <= SAVED_MAX {
-            self.saved.insert(slot.to_owned(), value.clone());
+            self.saved.insert(slot.to_owned(), value.to_value());
         } else {
             self.saved.remove(slot);
         }
     }
 
-    fn count(&mut self, slot: Option<&str>, value: &Value) {
+    fn count(&mut self, slot: Option<&str>, value: &Tree<'_>) {
         let usage = self.usage.get_or_insert_with(|| Value::Object(Map::new()));
-        match (usage, slot, value) {
+        match (usage, slot, value.to_value()) {
             (Value::Object(usage), Some(slot), value) => {
-                usage.insert(slot.to_owned(), value.clone());
+                usage.insert(slot.to_owned(), value);
             }
-            (Value::Object(usage), None, Value::Object(more)) => usage.extend(more.clone()),
-            (usage, _, value) => *usage = value.clone(),
+            (Value::Object(usage), None, Value::Object(more)) => usage.extend(more),
+            (usage, _, value) => *usage = value,
         }
     }
 
@@ -483,11 +484,11 @@ fn hint(name: &'static str, fields: impl IntoIterator<Item = (&'static str, Valu
 }
 
 /// The first place that holds something.
-fn first<'v>(places: &[Pointer], item: &'v Value) -> Option<&'v Value> {
+fn first<'v, 't>(places: &[Pointer], item: &'v Tree<'t>) -> Option<&'v Tree<'t>> {
     places.iter().filter_map(|place| place.first(item)).find(|value| !value.is_null())
 }
 
 /// The first place that holds a text.
-fn first_text<'v>(places: &[Pointer], item: &'v Value) -> Option<&'v str> {
+fn first_text<'v>(places: &[Pointer], item: &'v Tree<'_>) -> Option<&'v str> {
     places.iter().find_map(|place| place.first(item)?.as_str())
 }
