@@ -29,16 +29,18 @@ pub fn entry(abilities: &Abilities) -> Capability {
     } else {
         json!({"supported": false})
     };
-    let mut input = json!({"message": {"type": "string", "minLength": 1}});
-    let mut output = json!({"reply": {"type": "string"}});
-    if *continues {
-        input["session_id"] = json!({
+    let message = json!({"type": "string", "minLength": 1});
+    let reply = json!({"type": "string"});
+    let (input, output) = if *continues {
+        let session_id = json!({
             "type": "string",
             "pattern": "^[A-Za-z0-9._-]{16,128}$",
             "description": "The thread to continue; leave it out to begin one",
         });
-        output["session_id"] = json!({"type": "string"});
-    }
+        (json!({"message": message, "session_id": session_id}), json!({"reply": reply, "session_id": session_id}))
+    } else {
+        (json!({"message": message}), json!({"reply": reply}))
+    };
     Capability {
         id: "talk".to_owned(),
         title: "Talk to agent".to_owned(),

@@ -2,31 +2,18 @@
 
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
-
 use super::event_stream::EventStream;
 use super::json::{self, NotJson};
-use super::reply::{Fault, Reply};
+use super::reply::Reply;
 use super::sequence::Sequence;
 use super::sniff::{Shape, Sniff};
 use super::text::Utf8;
 use super::unpack::{SLICE, Unpack};
-use super::{Dialect, Framing, Saved, UpstreamHead};
+use super::{Dialect, Event, Fault, Framing, Saved, UpstreamHead};
 use crate::sse;
 
 /// Bytes of one frame of a stream.
 const FRAME_MAX: usize = 4 << 20;
-
-/// Something that a reply brought.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Event {
-    /// Text of the reply; never empty.
-    Text(String),
-    /// A hint of the protocol.
-    Hint { name: &'static str, fields: Map<String, Value> },
-    /// The end of a frame that was no keep-alive and no failure. Several in a row may be told as one.
-    Frame,
-}
 
 /// Reads one reply.
 #[derive(Debug)]

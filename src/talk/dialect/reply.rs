@@ -5,20 +5,17 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
+use super::fault::{Fault, excerpt};
 use super::finish_reason::Finish;
 use super::json::{Surrogates, unmarked};
 use super::pointer::Pointer;
 use super::rule::{CONVERSATION, Emit, Mode, Rule};
+use super::tools::Tools;
 use super::tree::Tree;
 use super::{Block, Dialect, Event, Saved};
 use crate::restap::ErrorCode;
 use crate::talk::Failure;
-use crate::talk::failure::Again;
 
-/// Characters of an upstream's sentence that are told.
-const EXCERPT: usize = 500;
-/// Tools of one reply; further ones are not told.
-const TOOLS_MAX: usize = 128;
 /// Texts of one reply that come as snapshots.
 const SNAPSHOTS_MAX: usize = 128;
 /// Bytes of a value for the next turn; a larger one is not kept.
@@ -27,14 +24,6 @@ const SAVED_MAX: usize = 256 << 10;
 /// The hints of the protocol that a RESTAP upstream may pass on, and the fields that they keep.
 const HINTS: &[&str] = &["status", "tool.start", "tool.delta", "tool.end", "artifact"];
 const HINT_FIELDS: &[&str] = &["text", "message", "name", "url", "media_type"];
-
-/// Why a reply failed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Fault {
-    pub(crate) failure: Failure,
-    /// What a second attempt could leave out.
-    pub(crate) again: Option<Again>,
-}
 
 /// One reply, as far as it was read.
 #[derive(Debug)]
@@ -54,7 +43,7 @@ struct State {
     /// Text that counts only if there is no other.
     full: String,
     snapshots: Vec<(String, String)>,
-    tools: Vec<Tool>,
+    tools: Tools,
     reasoned: bool,
     complete: bool,
     stopped: bool,
@@ -64,13 +53,6 @@ struct State {
     suggested_actions: Option<Value>,
     saved: Saved,
     pending: Option<String>,
-}
-
-#[derive(Debug)]
-struct Tool {
-    key: String,
-    name: String,
-    open: bool,
 }
 
 /// One frame as the rules see it.
@@ -171,9 +153,7 @@ impl Reply {
             return Err(Fault::upstream("the service behind this agent broke its reply off"));
         }
         state.verdict()?;
-        for tool in state.tools.iter().filter(|tool| tool.open) {
-            events.push(hint("tool.end", [("name", json!(tool.name))]));
-        }
+        state.tools.end_all(events);
         Ok(())
     }
 
@@ -246,30 +226,30 @@ impl State {
             Emit::Reasoning { value } => self.reasoned |= first_text(value, item).is_some(),
             Emit::Tool { key, name, args } => {
                 let name = first(name, item).and_then(Tree::as_str).filter(|name| !name.is_empty());
-                self.tool(first(key, item), name.map(plain), first(args, item), frame.marked, events);
+                let args = first(args, item).map(|args| args.as_str().map_or_else(|| args.to_string(), str::to_owned));
+                self.tools.piece(first(key, item), name.map(plain), args.as_deref().map(plain), events);
             }
             Emit::ToolEnd { key } => {
-                let key = first(key, item).map(Tree::to_string);
-                if let Some(tool) = self.tools.iter_mut().find(|tool| tool.open && Some(&tool.key) == key.as_ref()) {
-                    tool.open = false;
-                    events.push(hint("tool.end", [("name", json!(tool.name))]));
+                if let Some(key) = first(key, item) {
+                    self.tools.end(key, events);
                 }
             }
             Emit::Status { value } => {
                 if let Some(text) = first_text(value, item).filter(|text| !text.is_empty()) {
-                    events.push(hint("status", [("text", json!(plain(text)))]));
+                    events.push(Event::hint("status", [("text", json!(plain(text)))]));
                 }
             }
             Emit::Artifact { value, name } => {
                 if let Some(url) = first(value, item).and_then(Tree::as_str) {
                     let media_type = first_text(name, item).map(plain);
-                    events.push(hint("artifact", [("url", json!(plain(url))), ("media_type", json!(media_type))]));
+                    events
+                        .push(Event::hint("artifact", [("url", json!(plain(url))), ("media_type", json!(media_type))]));
                 }
             }
             Emit::Pass => {
                 if let Some(name) = HINTS.iter().find(|hint| Some(**hint) == frame.name) {
-                    let field = |key: &&'static str| Some((*key, json!(plain(item.get(*key)?.as_str()?))));
-                    events.push(hint(name, HINT_FIELDS.iter().filter_map(field)));
+                    let field = |key: &&'static str| Some((*key, json!(plain(item.get(key)?.as_str()?))));
+                    events.push(Event::hint(name, HINT_FIELDS.iter().filter_map(field)));
                 }
             }
             Emit::Conversation { value, slot } => {
@@ -389,33 +369,6 @@ impl State {
         Ok(())
     }
 
-    /// Tools differ by key; arguments without a key belong to the tool before them.
-    fn tool(
-        &mut self,
-        key: Option<&Tree<'_>>,
-        name: Option<String>,
-        args: Option<&Tree<'_>>,
-        marked: bool,
-        events: &mut Vec<Event>,
-    ) {
-        let key = match (key, &name, self.tools.last()) {
-            (Some(key), _, _) => key.to_string(),
-            (None, None, Some(last)) => last.key.clone(),
-            (None, _, _) => format!("#{}", self.tools.len()),
-        };
-        let known = self.tools.iter().any(|tool| tool.key == key);
-        if let Some(name) = name.filter(|_| !known && self.tools.len() < TOOLS_MAX) {
-            events.push(hint("tool.start", [("name", json!(name))]));
-            self.tools.push(Tool { key: key.clone(), name, open: true });
-        }
-        let args = args.map(|args| args.as_str().map_or_else(|| args.to_string(), str::to_owned));
-        if let Some(args) = args.filter(|args| !args.is_empty())
-            && self.tools.iter().any(|tool| tool.key == key)
-        {
-            events.push(hint("tool.delta", [("text", json!(unmarked(&args, marked)))]));
-        }
-    }
-
     fn save(&mut self, slot: &str, value: &Tree<'_>) {
         if self.saved.get(slot).and_then(Value::as_str).is_some_and(|known| Some(known) == value.as_str()) {
             return;
@@ -449,38 +402,6 @@ impl State {
         }
         Ok(())
     }
-}
-
-impl Fault {
-    /// The upstream failed in a way that has a sentence of ours.
-    pub(crate) fn upstream(message: impl Into<String>) -> Self {
-        Self { failure: Failure::new(ErrorCode::UpstreamError, message), again: None }
-    }
-
-    /// The upstream failed, and this is what it says; `all` is everything that it says, for programs.
-    pub(crate) fn told(sentence: &str, all: &str) -> Self {
-        let message = format!("the service behind this agent failed: {}", excerpt(sentence));
-        Self { again: Again::told(all), ..Self::upstream(message) }
-    }
-
-    pub(crate) fn too_large(limit: usize) -> Self {
-        Self::upstream(format!("the reply of the service behind this agent is larger than {limit} bytes"))
-    }
-}
-
-/// The begin of an upstream's sentence, on one line.
-pub(crate) fn excerpt(text: &str) -> String {
-    let line = |character: char| if character.is_control() { ' ' } else { character };
-    let mut excerpt: String = text.trim().chars().take(EXCERPT).map(line).collect();
-    if excerpt.len() < text.trim().len() {
-        excerpt.push('…');
-    }
-    excerpt
-}
-
-fn hint(name: &'static str, fields: impl IntoIterator<Item = (&'static str, Value)>) -> Event {
-    let fields = fields.into_iter().filter(|(_, value)| !value.is_null());
-    Event::Hint { name, fields: fields.map(|(key, value)| (key.to_owned(), value)).collect() }
 }
 
 /// The first place that holds something.

@@ -14,7 +14,7 @@ use crate::yaml::Secret;
 /// What is wrong in a mapping, one a line.
 fn problems(yaml: &str) -> String {
     let mapping: Value = serde_yaml::from_str(yaml).unwrap();
-    let problems = Dialect::compile(&mapping).map(|_| Vec::new()).unwrap_or_else(|problems| problems);
+    let problems = Dialect::compile(&mapping).err().unwrap_or_default();
     let mut shown = String::new();
     for Problem { pointer, message, suggestion } in problems {
         let suggestion = suggestion.map(|name| format!(" [{name}]")).unwrap_or_default();

@@ -23,7 +23,7 @@ pub(crate) enum Tree<'t> {
     Object(Vec<(Cow<'t, str>, Tree<'t>)>),
 }
 
-impl<'t> Tree<'t> {
+impl Tree<'_> {
     pub(crate) fn get(&self, key: &str) -> Option<&Self> {
         match self {
             Self::Object(entries) => entries.iter().rev().find(|(known, _)| known == key).map(|(_, value)| value),

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::yaml::Secret;
 
 const TEXT: &[u8] = b"data: {\"choices\":[{\"delta\":{\"content\":\"Hi\"}}]}\n\n";
 const ROLE: &[u8] = b"data: {\"choices\":[{\"delta\":{\"role\":\"assistant\"}}]}\n\n";
