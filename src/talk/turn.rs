@@ -245,8 +245,8 @@ impl Turn {
         if last_frame.is_some() {
             self.times.last_event = now;
         }
-        if read.is_err() && self.heard == Heard::Nothing {
-            // The frame that fails is no event before the failure.
+        if read.is_err() && self.heard == Heard::Nothing && !self.opened {
+            // The frame that fails is no event before the failure, which can still be a status.
             events.truncate(last_frame.map_or(0, |index| index + 1));
         }
         self.tell(events, now);
@@ -300,7 +300,7 @@ impl Turn {
             reply: reply.text().to_owned(),
             session_id: None,
             finish_reason: reply.finish_reason().map(str::to_owned),
-            usage: reply.usage().cloned(),
+            usage: reply.usage(),
             suggested_actions: reply.suggested_actions().cloned(),
         };
         self.succeed(reply)

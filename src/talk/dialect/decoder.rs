@@ -14,6 +14,8 @@ use crate::sse;
 
 /// Bytes of one frame of a stream.
 const FRAME_MAX: usize = 4 << 20;
+/// Bytes that one read of a compressed body may become.
+const UNPACKED_MAX: usize = 4 << 20;
 
 /// Reads one reply.
 #[derive(Debug)]
@@ -64,8 +66,13 @@ impl Decoder {
         let Some(unpack) = &mut self.unpack else {
             return read(&mut self.framer, &mut self.reply, self.limit, bytes, events);
         };
+        let mut unpacked = 0;
         for slice in bytes.chunks(SLICE) {
             let plain = unpack.push(slice).map_err(|_| unreadable())?;
+            unpacked += plain.len();
+            if unpacked > UNPACKED_MAX {
+                return Err(Fault::too_large(UNPACKED_MAX));
+            }
             read(&mut self.framer, &mut self.reply, self.limit, &plain, events)?;
         }
         Ok(())

@@ -20,6 +20,9 @@ use crate::talk::Failure;
 const SNAPSHOTS_MAX: usize = 128;
 /// Bytes of a value for the next turn; a larger one is not kept.
 const SAVED_MAX: usize = 256 << 10;
+/// Token counts, and their bytes as JSON; more are not told.
+const USAGE_KEYS_MAX: usize = 64;
+const USAGE_MAX: usize = 4 << 10;
 
 /// The hints of the protocol that a RESTAP upstream may pass on, and the fields that they keep.
 const HINTS: &[&str] = &["status", "tool.start", "tool.delta", "tool.end", "artifact"];
@@ -49,7 +52,7 @@ struct State {
     stopped: bool,
     reason: Option<String>,
     detail: Option<String>,
-    usage: Option<Value>,
+    usage: Option<Map<String, Value>>,
     suggested_actions: Option<Value>,
     saved: Saved,
     pending: Option<String>,
@@ -183,8 +186,8 @@ impl Reply {
         reason.filter(|reason| Finish::of(Some(reason)) != Finish::Ordinary)
     }
 
-    pub(crate) fn usage(&self) -> Option<&Value> {
-        self.state.usage.as_ref()
+    pub(crate) fn usage(&self) -> Option<Value> {
+        self.state.usage.clone().map(Value::Object)
     }
 
     pub(crate) fn suggested_actions(&self) -> Option<&Value> {
@@ -347,7 +350,8 @@ impl State {
         events: &mut Vec<Event>,
     ) -> Result<(), Fault> {
         let key = key.map(Tree::to_string).unwrap_or_default();
-        self.bound(text.len())?;
+        let kept: usize = self.snapshots.iter().map(|(key, text)| key.len() + text.len()).sum();
+        self.bound(kept + key.len() + text.len())?;
         let known = self.snapshots.iter().position(|(known, _)| *known == key);
         let before = known.map(|index| self.snapshots.swap_remove(index).1).unwrap_or_default();
         if let Some(new) = text.strip_prefix(&*before) {
@@ -386,13 +390,18 @@ impl State {
     }
 
     fn count(&mut self, slot: Option<&str>, value: &Tree<'_>) {
-        let usage = self.usage.get_or_insert_with(|| Value::Object(Map::new()));
-        match (usage, slot, value.to_value()) {
-            (Value::Object(usage), Some(slot), value) => {
-                usage.insert(slot.to_owned(), value);
+        if value.to_string().len() > USAGE_MAX {
+            return;
+        }
+        let counts = match (slot, value.to_value()) {
+            (None, Value::Object(counts)) => counts,
+            (slot, count) => [(slot.unwrap_or("tokens").to_owned(), count)].into_iter().collect(),
+        };
+        let usage = self.usage.get_or_insert_default();
+        for (key, count) in counts {
+            if usage.len() < USAGE_KEYS_MAX || usage.contains_key(&key) {
+                usage.insert(key, count);
             }
-            (Value::Object(usage), None, Value::Object(more)) => usage.extend(more),
-            (usage, _, value) => *usage = value,
         }
     }
 
