@@ -90,8 +90,8 @@ pub enum CapabilityError {
 }
 
 impl Capability {
-    /// Compiles an entry, reporting everything that is wrong with it. Schemas are compiled when they are first
-    /// needed: [`Validation::compile`] does it now.
+    /// Compiles an entry, reporting everything that is wrong with it but for its schemas: those are compiled when they
+    /// are first needed, or by [`Validation::compile`].
     pub fn new(settings: Settings) -> Result<Self, Vec<CapabilityError>> {
         let endpoint: Pattern =
             settings.endpoint.parse().map_err(|problem| vec![CapabilityError::Endpoint(problem)])?;
