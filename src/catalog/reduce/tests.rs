@@ -226,11 +226,14 @@ proptest! {
         whole.insert("$defs".to_owned(), json!({"A": a, "B": b}));
         let whole = Value::Object(whole);
         let bytes = size(&whole);
-        let accepts = |schema: &Value, value: &Value| jsonschema::draft202012::options().build(schema).unwrap().is_valid(value);
+        let validator = |schema: &Value| jsonschema::draft202012::options().build(schema).unwrap();
+        let validator_of_whole = validator(&whole);
+        let accepted: Vec<_> = values.iter().filter(|value| validator_of_whole.is_valid(value)).collect();
         for budget in [bytes - 1, bytes * 3 / 4, bytes / 2, bytes / 4, bytes / 8] {
             let reduced = fit(&whole, budget).unwrap();
-            for value in &values {
-                prop_assert!(!accepts(&whole, value) || accepts(&reduced, value), "{whole}\n{reduced}\n{value}");
+            let validator_of_reduced = validator(&reduced);
+            for value in &accepted {
+                prop_assert!(validator_of_reduced.is_valid(value), "{whole}\n{reduced}\n{value}");
             }
         }
     }
