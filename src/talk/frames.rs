@@ -81,6 +81,8 @@ impl Frames {
     }
 
     fn put(&mut self, event: &TalkEvent) {
-        sse::frame(&mut self.out, event.name(), &event.to_json().to_string());
+        // A map with text for keys is always JSON.
+        let data = serde_json::to_string(event).unwrap_or_default();
+        sse::frame(&mut self.out, event.name(), &data);
     }
 }

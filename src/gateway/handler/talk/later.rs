@@ -178,7 +178,7 @@ fn feed(gateway: &Gateway, agent: &Agent, form: Form, session_id: Option<&Sessio
 /// Runs a query to its end, and says how it ended to who waits, else to the store.
 async fn run(
     mut conversing: Conversing,
-    mut query: Query,
+    query: Query,
     (held, _counted): (Held, Counted),
     waiting: Option<oneshot::Sender<Ended>>,
 ) {
@@ -198,15 +198,21 @@ async fn run(
         },
         None => ended,
     };
-    let item = conclude(&mut query, &ended);
     for _ in 0..KEEP_TRIES {
-        match gateway.store.finish_query(&query, &item, held.lease()).await {
+        match store(&gateway, &query, &ended, held.lease()).await {
             Ok(()) => return held.ended(),
             Err(StoreError::Conflict) => return,
             Err(error) => warn!(agent = %agent.key, "the answer of a query could not be stored: {error}"),
         }
         tokio::time::sleep(KEEP_RETRY).await;
     }
+}
+
+/// Stores how a query ended. It is read again first: what was accepted is a version behind what is stored.
+async fn store(gateway: &Gateway, query: &Query, ended: &Ended, lease: Lease) -> Result<(), StoreError> {
+    let mut query = gateway.store.query(query.agent, &query.id).await?.ok_or(StoreError::Conflict)?;
+    let item = conclude(&mut query, ended);
+    gateway.store.finish_query(&query, &item, lease).await
 }
 
 async fn open(conversing: &mut Conversing, session_id: Option<SessionId>) -> Result<(), Refusal> {
