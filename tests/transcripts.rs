@@ -4,6 +4,13 @@
 //! what follows is its output, where `…` stands for what differs from run to run. README.md is held against
 //! `restap-gateway demo`, an example against its own gateway.yaml with the demo's services behind it.
 
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test that can't go on ends with a panic, also in its helpers"
+)]
+
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
@@ -176,6 +183,7 @@ fn free_ports<const N: usize>() -> [String; N] {
 }
 
 /// Where a process says that it serves.
+#[derive(Clone, Copy)]
 enum Says {
     OnStdout,
     OnStderr,
