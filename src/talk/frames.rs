@@ -10,7 +10,6 @@ use crate::restap::{SessionId, TalkEvent};
 use crate::sse;
 
 /// Writes the frames of one reply into one buffer.
-#[derive(Debug)]
 pub(crate) struct Frames {
     message_id: String,
     session_id: Option<SessionId>,

@@ -36,8 +36,7 @@ pub const GRACE: Duration = Duration::from_secs(1);
 /// How long the body of an upstream's error is waited for.
 pub const ERROR_BODY_WITHIN: Duration = Duration::from_secs(5);
 
-/// One message and its reply.
-#[derive(Debug)]
+/// One message and its reply. It has no `Debug`: it holds what must not be printed.
 pub struct Turn {
     opening: Opening,
     phase: Phase,
@@ -62,7 +61,6 @@ enum Heard {
     Words,
 }
 
-#[derive(Debug)]
 enum Phase {
     /// For the upstream's head.
     Waiting,
@@ -308,7 +306,7 @@ impl Turn {
 
     fn succeed(&mut self, mut reply: TalkReply) -> Step {
         self.enter(Phase::Over);
-        reply.session_id = self.opening.session_id.as_ref().map(|id| id.expose().to_owned());
+        reply.session_id.clone_from(&self.opening.session_id);
         self.outcome.reply = Some(reply.clone());
         match self.opening.delivery {
             Delivery::Json => Step::Over(Ending::Reply(reply)),

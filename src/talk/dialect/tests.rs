@@ -193,6 +193,23 @@ fn a_dialect_says_what_it_takes_and_does() {
     expect_file![golden("dialects.txt")].assert_eq(&Dialect::names().map(facts).collect::<String>());
 }
 
+#[test]
+fn the_documentation_names_every_dialect_and_everything_that_can_be_emitted() {
+    let page = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/dialects.md")).unwrap();
+    for name in Dialect::names().chain(rule::EMITS.iter().map(|(name, _)| *name)).chain(Framing::NAMES.iter().copied())
+    {
+        assert!(page.contains(&format!("`{name}`")), "{name}");
+    }
+}
+
+#[test]
+fn the_example_of_the_documentation_compiles() {
+    let page = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/dialects.md")).unwrap();
+    let example = page.split("```yaml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let example: Value = serde_yaml::from_str(example).unwrap();
+    assert!(Dialect::compile(&example["talk"]["dialect"]).is_ok());
+}
+
 fn golden(name: &str) -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/talk").join(name)
 }

@@ -8,7 +8,6 @@ use crate::talk::{Dialect, Saved};
 use crate::yaml::Secret;
 
 /// What a turn knows before its request is sent.
-#[derive(Debug)]
 pub struct Opening {
     /// How the upstream talks.
     pub dialect: Arc<Dialect>,

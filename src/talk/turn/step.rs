@@ -8,7 +8,6 @@ use crate::restap::talk::TalkReply;
 use crate::talk::{Again, Failure};
 
 /// What the gateway does after an input.
-#[derive(Debug)]
 pub enum Step {
     /// Nothing; go on reading.
     Wait,
@@ -16,7 +15,8 @@ pub enum Step {
     Write(Bytes),
     /// Drop the exchange, render the request without what [`Again`] names, call [`Turn::again`], and send it.
     Retry(Again),
-    /// A RESTAP upstream will answer under this query id. Follow it, then call [`Turn::answer`] or [`Turn::fail`];
+    /// A RESTAP upstream will answer under this query id, which is as it gave it: to be encoded in a path, and never
+    /// told to the caller. Follow it ([`crate::talk::follow`]), then call [`Turn::answer`] or [`Turn::fail`];
     /// [`Turn::tick`] goes on meanwhile.
     Pending(String),
     /// The turn is over; drop the exchange.
@@ -24,7 +24,6 @@ pub enum Step {
 }
 
 /// How a turn reaches its caller at the end.
-#[derive(Debug)]
 pub enum Ending {
     /// The last bytes of a stream (with the head in front, if nothing was sent yet); then close the body.
     Stream(Bytes),

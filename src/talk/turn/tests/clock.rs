@@ -223,7 +223,7 @@ fn the_session_stands_in_start_and_done_and_in_the_json() {
         let step = caller.hears(&[TEXT, DONE].concat(), began);
         caller.take(step);
         if let Ending::Reply(reply) = caller.ending.as_ref().unwrap() {
-            assert_eq!(reply.session_id.as_deref(), Some("sess_0123456789abcdef"));
+            assert_eq!(reply.session_id.as_ref(), Some(&session));
         } else {
             let carry: Vec<bool> = caller.frames().iter().map(|frame| frame.get("session_id").is_some()).collect();
             assert_eq!(carry, [true, false, false, true]);
