@@ -128,8 +128,8 @@ fn compare(
             _ => {}
         }
         for (suffix, below) in references(property) {
-            // Text or a file: explained once, under values.
-            if below != "secret_file" {
+            // Secrets and schemas may stand in files: explained once, under values.
+            if !below.ends_with("_file") {
                 let below_path = if path == "gateway.yaml" { key.clone() } else { format!("{path}.{key}") };
                 let name = canonical(&format!("{below_path}{suffix}"));
                 compare(&name, &below, schema, documented, seen, wrong);
