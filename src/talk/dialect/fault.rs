@@ -26,6 +26,11 @@ impl Fault {
         Self { again: Again::told(all), ..Self::upstream(message) }
     }
 
+    /// The connection closed before the reply was proven to be complete.
+    pub(crate) fn broken_off() -> Self {
+        Self::upstream("the service behind this agent broke its reply off")
+    }
+
     pub(crate) fn too_large(limit: usize) -> Self {
         Self::upstream(format!("the reply of the service behind this agent is larger than {limit} bytes"))
     }
