@@ -7,8 +7,8 @@ use super::json::{self, NotJson};
 use super::reply::Reply;
 use super::sequence::Sequence;
 use super::sniff::{Shape, Sniff};
-use super::text::Utf8;
 use super::unpack::{SLICE, Unpack};
+use super::utf8::Utf8;
 use super::{Dialect, Event, Fault, Framing, Saved, UpstreamHead};
 use crate::sse;
 

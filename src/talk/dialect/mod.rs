@@ -24,10 +24,10 @@ mod json;
 mod reply;
 mod sequence;
 mod sniff;
-mod text;
 mod tools;
 mod tree;
 mod unpack;
+mod utf8;
 
 use serde_json::{Map, Value};
 
