@@ -15,7 +15,7 @@ const APPLICATION_ID: i32 = 0x7267_7374;
 const MIGRATIONS: &[&str] = &[include_str!("schema.sql")];
 
 /// How long a statement waits for another process.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Statements that stay compiled.
 const STATEMENTS: usize = 64;
@@ -55,12 +55,15 @@ pub(super) fn connect(path: &Path, role: Role) -> Result<Connection, Fault> {
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
-    connection
-        .execute_batch("PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL; PRAGMA temp_store = MEMORY;")?;
+    // Only an empty database takes this pragma, and it writes to any: a full disk would keep readers out.
+    if connection.pragma_query_value(None, "page_count", |row| row.get::<_, u32>(0))? == 0 {
+        connection.execute_batch("PRAGMA auto_vacuum = INCREMENTAL")?;
+    }
+    connection.execute_batch("PRAGMA journal_mode = WAL; PRAGMA temp_store = MEMORY;")?;
     connection.execute_batch(match role {
         // The log is moved by a reader, early and in passing; the writer's own limit is for when that is stuck.
         Role::Writer => {
-            "PRAGMA synchronous = FULL; PRAGMA cache_size = -4000; PRAGMA wal_autocheckpoint = 8000;
+            "PRAGMA synchronous = FULL; PRAGMA cache_size = -4000; PRAGMA wal_autocheckpoint = 4000;
              PRAGMA journal_size_limit = 67108864;"
         }
         Role::Reader => {

@@ -1,0 +1,92 @@
+//! A RESTAP agent as the upstream of another one: two gateways, one conversation.
+
+use serde_json::json;
+
+use crate::support::{Call, Gate, Gateway, Upstream, chatting, delta, end};
+
+fn before(inner: &Gateway) -> Gateway {
+    Gateway::start(&format!("agent: {{name: Outer, talk: {{upstream: {}, dialect: restap}}}}\n", inner.url()))
+}
+
+#[test]
+fn a_reply_streams_through_two_gateways_as_it_is_made() {
+    let gate = Gate::default();
+    let held = gate.clone();
+    let upstream = Upstream::start(move |exchange| {
+        exchange.open_stream();
+        exchange.send(delta("one "));
+        held.wait();
+        exchange.send(delta("two") + &end("stop"));
+    });
+    let inner = Gateway::start(&chatting(&upstream.url()));
+    let outer = before(&inner);
+    let mut stream = outer.open(&Call::talk("hi").streamed());
+    assert_eq!(stream.next().unwrap().event, "message.start");
+    assert_eq!(stream.next().unwrap().text(), "one ");
+    gate.open();
+    let rest = stream.rest();
+    assert_eq!((rest.names(), rest.text()), (vec!["message.delta", "message.end", "done"], "two".to_owned()));
+    assert_eq!(outer.talk("hi").ok()["reply"], "one two");
+}
+
+#[test]
+fn a_conversation_continues_through_two_gateways_under_ids_of_its_own() {
+    let upstream = Upstream::chat(&(delta("ok") + &end("stop")));
+    let inner = Gateway::start(&chatting(&upstream.url()));
+    let outer = before(&inner);
+    let session = outer.talk("one").ok()["session_id"].as_str().unwrap().to_owned();
+    outer.post("/talk", &json!({"message": "two", "session_id": session})).ok();
+    let said = upstream.last().json()["messages"].clone();
+    assert_eq!(said.as_array().unwrap().len(), 3, "{said}");
+    outer.talk("another thread").ok();
+    assert_eq!(upstream.last().json()["messages"].as_array().unwrap().len(), 1);
+    assert!(!inner.logs().contains(&session));
+    // The outer caller's id names nothing at the inner agent.
+    inner.post("/talk", &json!({"message": "three", "session_id": session})).ok();
+    assert_eq!(upstream.last().json()["messages"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn a_failure_keeps_its_status_through_two_gateways() {
+    for (status, ours, code) in [
+        ("429 Too Many Requests", 429, "upstream_rate_limited"),
+        ("503 Service Unavailable", 503, "upstream_unavailable"),
+        ("401 Unauthorized", 502, "upstream_error"),
+    ] {
+        let upstream = Upstream::fixed(status, "Retry-After: 9", "");
+        let inner = Gateway::start(&chatting(&upstream.url()));
+        let outer = before(&inner);
+        outer.stream("hi").refused(ours, code);
+        let answer = outer.talk("hi");
+        answer.refused(ours, code);
+        if ours != 502 {
+            assert_eq!(answer.header("retry-after"), Some("9"));
+        }
+    }
+}
+
+#[test]
+fn a_broken_reply_is_error_and_done_through_two_gateways() {
+    let upstream = Upstream::start(|exchange| {
+        exchange.open_stream();
+        exchange.send(delta("Half"));
+    });
+    let inner = Gateway::start(&chatting(&upstream.url()));
+    let outer = before(&inner);
+    assert_eq!(outer.stream("hi").events().names(), ["message.start", "message.delta", "error", "done"]);
+    outer.talk("hi").refused(502, "upstream_error");
+}
+
+#[test]
+fn an_agent_that_asks_itself_is_a_loop_and_not_an_outage() {
+    // The port is only known once it serves, so two agents of one gateway ask each other through a second one.
+    let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap();
+    drop(socket);
+    let gateway = Gateway::start(&format!(
+        "listen: {address}\nagent: {{name: Ouroboros, talk: {{upstream: 'http://{address}', dialect: restap}}}}\n"
+    ));
+    let answer = gateway.talk("hi");
+    assert!(answer.status == 508 || answer.status == 502, "{}", answer.text());
+    assert!(gateway.logs().contains("error=loop_detected"), "{}", gateway.logs());
+}

@@ -1,0 +1,287 @@
+//! Sessions: who mints them, what is remembered under them, and where their ids must never be seen.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use serde_json::{Value, json};
+
+use crate::support::{Call, Exchange, Gate, Gateway, Response, Upstream, chatting, chatting_with, delta, end};
+
+const A: &str = "sess_aaaaaaaaaaaaaaaa";
+const B: &str = "sess_bbbbbbbbbbbbbbbb";
+
+/// A service that says how many messages it was given, and fails on the message `fail`.
+fn counting(exchange: &mut Exchange<'_>) {
+    let body = exchange.request.json();
+    let messages = body["messages"].as_array().unwrap().clone();
+    let last = messages.last().unwrap()["content"].as_str().unwrap().to_owned();
+    match last.as_str() {
+        "fail" => exchange.answer("500 Oops", "", b""),
+        "break" => {
+            exchange.open_stream();
+            exchange.send(delta("lost words"));
+        }
+        _ => exchange.stream(&(delta(&format!("{last} is {}", messages.len())) + &end("stop"))),
+    }
+}
+
+fn remembering() -> (Upstream, Gateway) {
+    let upstream = Upstream::start(counting);
+    let gateway = Gateway::start(&chatting(&upstream.url()));
+    (upstream, gateway)
+}
+
+fn say(gateway: &Gateway, session: &str, message: &str) -> Response {
+    gateway.post("/talk", &json!({"message": message, "session_id": session}))
+}
+
+/// The last request's messages as (role, content).
+fn messages(upstream: &Upstream) -> Vec<(String, String)> {
+    let body = upstream.last().json();
+    let pair = |message: &Value| {
+        (message["role"].as_str().unwrap().to_owned(), message["content"].as_str().unwrap().to_owned())
+    };
+    body["messages"].as_array().unwrap().iter().map(pair).collect()
+}
+
+#[test]
+fn a_session_is_minted_as_a_uuid_and_continued_by_its_id() {
+    let (upstream, gateway) = remembering();
+    let minted = gateway.talk("one").ok()["session_id"].as_str().unwrap().to_owned();
+    let id = uuid::Uuid::parse_str(&minted).unwrap();
+    assert_eq!(id.get_version_num(), 4);
+    let second = say(&gateway, &minted, "two").ok();
+    assert_eq!(second["session_id"], minted.as_str());
+    let expected = [("user", "one"), ("assistant", "one is 1"), ("user", "two")];
+    assert_eq!(messages(&upstream), expected.map(|(role, text)| (role.to_owned(), text.to_owned())));
+    assert_ne!(gateway.talk("other").ok()["session_id"], minted.as_str());
+}
+
+#[test]
+fn a_clients_id_is_adopted_as_it_is_and_never_mixed_with_anothers() {
+    let (upstream, gateway) = remembering();
+    for id in ["0123456789abcdef", &"x".repeat(128), "A.b_c-D.e_f-0123", A] {
+        assert_eq!(say(&gateway, id, "one").ok()["session_id"], id);
+    }
+    say(&gateway, B, "other");
+    assert_eq!(messages(&upstream).len(), 1, "B has nothing of A");
+    say(&gateway, A, "again");
+    assert_eq!(messages(&upstream).len(), 3);
+}
+
+#[test]
+fn an_event_stream_carries_the_session_at_start_and_done() {
+    let (_upstream, gateway) = remembering();
+    let events = gateway.call(&Call::talk("one").session(A).streamed()).events();
+    assert_eq!(events.only("message.start")["session_id"], A);
+    assert_eq!(events.only("done")["session_id"], A);
+}
+
+#[test]
+fn an_invalid_id_is_the_same_400_for_json_and_event_streams() {
+    let (upstream, gateway) = remembering();
+    for id in [
+        json!("short"),
+        json!("0123456789abcde"),
+        json!("x".repeat(129)),
+        json!("has a space in it"),
+        json!("slashes/are/not/fine"),
+        json!("ümlaut-0123456789"),
+        json!("newline-0123456789\n"),
+        json!(""),
+        json!(42),
+        json!({}),
+    ] {
+        let call = Call::post("/talk", &json!({"message": "hi", "session_id": id}));
+        let refused = gateway.call(&call).refused(400, "invalid_session_id");
+        assert!(refused["message"].as_str().unwrap().contains("^[A-Za-z0-9._-]{16,128}$"), "{refused}");
+        assert_eq!(gateway.call(&call.streamed()).refused(400, "invalid_session_id"), refused);
+    }
+    gateway.call(&Call::talk("hi").session("short")).refused(400, "invalid_session_id");
+    gateway.post("/talk", &json!({"message": "hi", "session_id": null})).ok();
+    assert_eq!(upstream.requests().len(), 1, "null counts as absent");
+}
+
+#[test]
+fn the_header_beats_the_body_and_may_stand_once() {
+    let (_upstream, gateway) = remembering();
+    let call = Call::post("/talk", &json!({"message": "hi", "session_id": B})).session(A);
+    assert_eq!(gateway.call(&call).ok()["session_id"], A);
+    gateway.call(&Call::talk("hi").session(A).session(A)).refused(400, "invalid_session_id");
+}
+
+#[test]
+fn a_failed_turn_leaves_no_trace() {
+    let (upstream, gateway) = remembering();
+    say(&gateway, A, "one").ok();
+    say(&gateway, A, "fail").refused(502, "upstream_error");
+    say(&gateway, A, "break").refused(502, "upstream_error");
+    let broken = gateway.call(&Call::talk("break").session(A).streamed()).events();
+    assert_eq!(broken.names().last_chunk(), Some(&["error", "done"]));
+    say(&gateway, A, "two").ok();
+    let said: Vec<String> = messages(&upstream).into_iter().map(|(_, text)| text).collect();
+    assert_eq!(said, ["one", "one is 1", "two"]);
+}
+
+#[test]
+fn a_turn_whose_caller_left_leaves_no_trace() {
+    let gate = Gate::default();
+    let held = gate.clone();
+    let upstream = Upstream::start(move |exchange| {
+        if exchange.request.text().contains("leave me") {
+            exchange.open_stream();
+            exchange.send(delta("half an answer"));
+            held.open();
+            assert!(exchange.wait_until_left());
+        } else {
+            counting(exchange);
+        }
+    });
+    let gateway = Gateway::start(&chatting(&upstream.url()));
+    let mut stream = gateway.open(&Call::talk("leave me").session(A).streamed());
+    assert_eq!(stream.next().unwrap().event, "message.start");
+    gate.wait();
+    drop(stream);
+    say(&gateway, A, "two").ok();
+    assert_eq!(messages(&upstream), [("user".to_owned(), "two".to_owned())]);
+}
+
+#[test]
+fn turns_of_one_session_never_interleave() {
+    let running = Arc::new(AtomicUsize::new(0));
+    let most = running.clone();
+    let upstream = Upstream::start(move |exchange| {
+        assert_eq!(running.fetch_add(1, Ordering::SeqCst), 0, "two turns of one session at once");
+        exchange.open_stream();
+        exchange.send(delta("a"));
+        exchange.send(delta("b"));
+        running.fetch_sub(1, Ordering::SeqCst);
+        exchange.send(end("stop"));
+    });
+    let gateway = Gateway::start(&chatting(&upstream.url()));
+    std::thread::scope(|scope| {
+        for number in 0..4 {
+            let gateway = &gateway;
+            scope.spawn(move || say(gateway, A, &format!("turn {number}")).ok());
+        }
+    });
+    assert_eq!(most.load(Ordering::SeqCst), 0);
+    let lengths: Vec<usize> =
+        upstream.requests().iter().map(|request| request.json()["messages"].as_array().unwrap().len()).collect();
+    assert_eq!(lengths, [1, 3, 5, 7], "each turn saw all that came before it");
+}
+
+#[test]
+fn a_full_queue_is_a_busy_session_and_other_sessions_go_on() {
+    let gate = Gate::default();
+    let held = gate.clone();
+    let upstream = Upstream::start(move |exchange| {
+        if exchange.request.text().contains("held") {
+            held.wait();
+        }
+        exchange.stream(&(delta("ok") + &end("stop")));
+    });
+    let gateway = Gateway::start(&chatting(&upstream.url()));
+    std::thread::scope(|scope| {
+        let gateway = &gateway;
+        let first = scope.spawn(move || say(gateway, A, "held").status);
+        upstream.wait_for_requests(1);
+        // Four may wait; of six more exactly two are told at once.
+        let answers: Vec<_> = (0..6).map(|_| scope.spawn(move || say(gateway, A, "next"))).collect();
+        say(gateway, B, "meanwhile").ok();
+        gateway.wait_for_line("error=session_busy");
+        gate.open();
+        let (mut done, mut busy) = (0, 0);
+        for answer in answers.into_iter().map(|answer| answer.join().unwrap()) {
+            if answer.status == 200 {
+                done += 1;
+            } else {
+                answer.refused(409, "session_busy");
+                assert!(answer.header("retry-after").is_some());
+                busy += 1;
+            }
+        }
+        assert!(done >= 4 && busy >= 1, "{done} done, {busy} busy");
+        assert_eq!(first.join().unwrap(), 200);
+    });
+}
+
+#[test]
+fn an_agent_without_memory_takes_an_id_and_ignores_it() {
+    let upstream = Upstream::start(counting);
+    let gateway = Gateway::start(&chatting_with(&upstream.url(), "", "history: {turns: 0}"));
+    for body in [say(&gateway, A, "one").ok(), gateway.talk("two").ok()] {
+        assert!(body.get("session_id").is_none(), "{body}");
+    }
+    let events = gateway.call(&Call::talk("three").session(A).streamed()).events();
+    assert!(events.frames.iter().all(|frame| frame.data.get("session_id").is_none()), "{events:?}");
+    assert_eq!(messages(&upstream).len(), 1);
+    say(&gateway, "short", "four").refused(400, "invalid_session_id");
+    let catalog = gateway.get("/.well-known/restap.json").ok();
+    assert_eq!(catalog["capabilities"][0]["sessions"]["supported"], false);
+}
+
+#[test]
+fn history_is_a_window_of_whole_turns() {
+    let upstream = Upstream::start(counting);
+    let gateway = Gateway::start(&chatting_with(&upstream.url(), "", "history: {turns: 2}"));
+    for message in ["one", "two", "three", "four"] {
+        say(&gateway, A, message).ok();
+    }
+    let said: Vec<String> = messages(&upstream).into_iter().map(|(_, text)| text).collect();
+    assert_eq!(said, ["two", "two is 3", "three", "three is 5", "four"]);
+}
+
+#[test]
+fn an_upstream_with_a_memory_of_its_own_gets_a_derived_key() {
+    let upstream = Upstream::start(|exchange| exchange.json(&json!({"reply": "ok"})));
+    let gateway =
+        Gateway::start(&format!("agent: {{name: T, talk: {{upstream: {}, dialect: json}}}}\n", upstream.url()));
+    say(&gateway, A, "one").ok();
+    say(&gateway, A, "two").ok();
+    say(&gateway, B, "three").ok();
+    let keys: Vec<String> =
+        upstream.requests().iter().map(|request| request.json()["session_id"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(keys[0], keys[1]);
+    assert_ne!(keys[1], keys[2]);
+    assert!(!keys.contains(&A.to_owned()));
+}
+
+#[test]
+fn session_ids_reach_neither_an_upstream_nor_a_log_nor_an_error_nor_a_metric() {
+    let upstream = Upstream::start(|exchange| match exchange.request.method.as_str() {
+        "GET" => exchange.answer("500 Oops", "", b""),
+        _ => counting(exchange),
+    });
+    let capability = format!(
+        "  upstream: {}\n  capabilities: [{{id: any, method: GET, endpoint: '/any/{{*path}}'}}]\n",
+        upstream.url()
+    );
+    let file = format!("log: {{level: trace}}\n{}{capability}", chatting(&upstream.url()));
+    let gateway = Gateway::start(&file);
+    let malformed = "malformed/session/id/0123456789";
+    let ids = [A, B, malformed, "sess_cccccccccccccccc", "sess_dddddddddddddddd"];
+    say(&gateway, A, "one").ok();
+    say(&gateway, A, "break").refused(502, "upstream_error");
+    gateway.call(&Call::talk("two").session(B).streamed()).events();
+    gateway.call(&Call::talk("two").session(malformed)).refused(400, "invalid_session_id");
+    say(&gateway, malformed, "two").refused(400, "invalid_session_id");
+    gateway.call(&Call::get(&format!("/news?session_id={}", ids[3])).header("Cookie", "a=b")).ok();
+    gateway
+        .call(&Call::get(&format!("/news?session_id={}&session_id={}", ids[3], ids[3])))
+        .refused(400, "invalid_session_id");
+    let minted = gateway.talk("three").ok()["session_id"].as_str().unwrap().to_owned();
+    gateway.call(&Call::get("/any/thing").session(ids[4]));
+    gateway.call(&Call::get("/nowhere").session(ids[4]));
+    gateway.connect().call(&Call::get("/news").session(A).session(B)).refused(400, "invalid_session_id");
+    let (_, metrics) = gateway.admin("/metrics");
+    let seen: Vec<String> = upstream.requests().iter().map(super::support::Request::text).collect();
+    assert!(seen.len() >= 5);
+    let logs = gateway.logs();
+    assert!(logs.lines().count() > 10, "{logs}");
+    for id in ids.into_iter().chain([minted.as_str()]) {
+        assert!(!logs.contains(id), "{id} is in the log: {logs}");
+        assert!(!metrics.contains(id));
+        assert!(seen.iter().all(|request| !request.contains(id)), "{id} reached an upstream: {seen:?}");
+    }
+}
