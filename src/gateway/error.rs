@@ -5,9 +5,9 @@ use std::borrow::Cow;
 use serde_json::{Map, Value, json};
 
 use crate::net;
-use crate::restap::ErrorCode;
 use crate::restap::news::InvalidNews;
 use crate::restap::talk::InvalidTalk;
+use crate::restap::{CATALOG_PATH, ErrorCode};
 use crate::store::StoreError;
 use crate::talk::Failure;
 
@@ -37,8 +37,10 @@ impl Refusal {
         Self { retry_after: Some(seconds), ..self }
     }
 
-    pub(crate) fn not_found() -> Self {
-        Self::new(ErrorCode::NotFound, "nothing is at this path; the agent's catalog is at /.well-known/restap.json")
+    /// Nothing is at a path under an agent's base.
+    pub(crate) fn not_found(base: &str) -> Self {
+        let message = format!("nothing is at this path; the agent's catalog is at {base}{CATALOG_PATH}");
+        Self::new(ErrorCode::NotFound, message)
     }
 
     pub(crate) fn method_not_allowed(allow: String) -> Self {
