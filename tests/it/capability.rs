@@ -86,8 +86,24 @@ fn what_two_parsers_could_read_differently_is_an_invalid_path() {
     let upstream = Upstream::fixed("200 OK", "", "ok");
     let gateway = Gateway::start(&passing(&upstream));
     for path in [
-        "/..", "/../etc/passwd", "/a/../../b", "/%2e%2e/x", "/a%00b", "/a%0d%0ab", "/a%7fb", "/a\\b", "/a%5cb",
-        "/a%2fb", "/a%2Fb", "/..%2fx", "/a%ffb", "/a%c0%afb", "/a%", "/a%4", "/a%zz", "/%ed%a0%80",
+        "/..",
+        "/../etc/passwd",
+        "/a/../../b",
+        "/%2e%2e/x",
+        "/a%00b",
+        "/a%0d%0ab",
+        "/a%7fb",
+        "/a\\b",
+        "/a%5cb",
+        "/a%2fb",
+        "/a%2Fb",
+        "/..%2fx",
+        "/a%ffb",
+        "/a%c0%afb",
+        "/a%",
+        "/a%4",
+        "/a%zz",
+        "/%ed%a0%80",
     ] {
         gateway.get(path).refused(400, "invalid_path");
     }
@@ -145,15 +161,27 @@ fn headers_of_the_connection_and_of_the_gateway_stay_here() {
         .header("Accept-Language", "de");
     let request = seen(&upstream, &gateway, &call);
     for name in [
-        "x-nominated", "keep-alive", "te", "proxy-authorization", "authorization", "cookie", "x-api-key", "x_api_key",
-        "restap-session-id", "restap-caller", "x-original-url", "x-real-ip",
+        "x-nominated",
+        "keep-alive",
+        "te",
+        "proxy-authorization",
+        "authorization",
+        "cookie",
+        "x-api-key",
+        "x_api_key",
+        "restap-session-id",
+        "restap-caller",
+        "x-original-url",
+        "x-real-ip",
     ] {
         assert_eq!(request.header(name), None, "{name}");
     }
     assert_eq!(request.all("x-forwarded-for"), ["127.0.0.1"], "an unknown peer's claim is replaced");
     assert_eq!(request.all("x-forwarded-proto"), ["http"]);
     assert!(request.all("forwarded").concat().starts_with("for=127.0.0.1;"), "{:?}", request.all("forwarded"));
-    for (name, value) in [("x-kept", "yes"), ("if-none-match", "\"tag\""), ("range", "bytes=0-1"), ("accept-language", "de")] {
+    for (name, value) in
+        [("x-kept", "yes"), ("if-none-match", "\"tag\""), ("range", "bytes=0-1"), ("accept-language", "de")]
+    {
         assert_eq!(request.header(name), Some(value));
     }
     assert_eq!(request.header("host"), Some(upstream.address().to_string().as_str()));
@@ -178,7 +206,8 @@ fn named_headers_are_forwarded() {
     let (upstream, gateway) = serving(
         "[{id: a, method: GET, endpoint: /x, route: {forward_headers: [authorization, cookie, restap-session-id]}}]",
     );
-    let call = Call::get("/x").header("Authorization", "Bearer mine").header("Cookie", "a=b").session("sess_0123456789abcdef");
+    let call =
+        Call::get("/x").header("Authorization", "Bearer mine").header("Cookie", "a=b").session("sess_0123456789abcdef");
     let request = seen(&upstream, &gateway, &call);
     assert_eq!((request.header("authorization"), request.header("cookie")), (Some("Bearer mine"), Some("a=b")));
     assert_eq!(request.header("restap-session-id"), Some("sess_0123456789abcdef"));
@@ -211,12 +240,23 @@ fn an_answers_own_headers_stay_with_the_service() {
     let answer = gateway.call(&Call::get("/x").header("X-Request-Id", "ours"));
     assert_eq!((answer.status, answer.text()), (201, "made"));
     for name in [
-        "set-cookie", "server", "x-powered-by", "alt-svc", "strict-transport-security", "clear-site-data",
-        "access-control-allow-origin", "access-control-allow-credentials", "restap-job-id", "keep-alive", "x-internal",
+        "set-cookie",
+        "server",
+        "x-powered-by",
+        "alt-svc",
+        "strict-transport-security",
+        "clear-site-data",
+        "access-control-allow-origin",
+        "access-control-allow-credentials",
+        "restap-job-id",
+        "keep-alive",
+        "x-internal",
     ] {
         assert_eq!(answer.header(name), None, "{name}");
     }
-    for (name, value) in [("x-kept", "yes"), ("etag", "\"v1\""), ("cache-control", "max-age=5"), ("x-request-id", "ours")] {
+    for (name, value) in
+        [("x-kept", "yes"), ("etag", "\"v1\""), ("cache-control", "max-age=5"), ("x-request-id", "ours")]
+    {
         assert_eq!(answer.header(name), Some(value));
     }
 }
@@ -240,7 +280,9 @@ fn a_redirect_on_the_services_origin_leads_to_our_endpoint() {
         |exchange| {
             let host = exchange.request.header("host").unwrap().to_owned();
             match exchange.request.target.as_str() {
-                "/v1/orders" => exchange.answer("303 See Other", &format!("Location: http://{host}/v1/o/77?full=1#top"), b""),
+                "/v1/orders" => {
+                    exchange.answer("303 See Other", &format!("Location: http://{host}/v1/o/77?full=1#top"), b"")
+                }
                 _ => exchange.answer("302 Found", "Location: https://elsewhere.example/x", b""),
             }
         },

@@ -34,7 +34,8 @@ fn the_catalog_says_what_the_agent_does_while_every_upstream_is_down() {
     assert_eq!(catalog["agent"], agent);
     assert_eq!(ids(&catalog), ["talk", "news", "news_receive", "weather.current", "weather.report"]);
     assert_eq!(catalog["provider"], json!({"name": "Weather agent", "version": "2.1.0"}));
-    let endpoints = json!({"talk": "/talk", "news": "/news", "news_post": "/news", "catalog": CATALOG, "health": "/health"});
+    let endpoints =
+        json!({"talk": "/talk", "news": "/news", "news_post": "/news", "catalog": CATALOG, "health": "/health"});
     assert_eq!(catalog["endpoints"], endpoints);
     assert_eq!(catalog["service_type"], "public-agent");
     assert!(catalog.get("public_url").is_none());
@@ -137,7 +138,10 @@ fn a_head_leaves_its_connection_usable() {
 fn health_answers_for_itself() {
     let gateway = weather();
     let health = gateway.get("/health").ok();
-    assert_eq!((&health["status"], &health["agent"], &health["version"]), (&json!("ok"), &json!("Weather agent"), &json!("2.1.0")));
+    assert_eq!(
+        (&health["status"], &health["agent"], &health["version"]),
+        (&json!("ok"), &json!("Weather agent"), &json!("2.1.0"))
+    );
     assert!(!health["timestamp"].is_null());
 }
 
@@ -157,7 +161,9 @@ fn the_base_answers_with_and_without_its_slash() {
 fn an_unknown_well_known_path_is_never_forwarded() {
     let upstream = Upstream::fixed("200 OK", "", "theirs");
     let gateway = Gateway::start(&crate::support::passing(&upstream));
-    for path in ["/.well-known/security.txt", "/.well-known/", "/.well-known", "/x/../.well-known/acme", "/%2ewell-known/acme"] {
+    for path in
+        ["/.well-known/security.txt", "/.well-known/", "/.well-known", "/x/../.well-known/acme", "/%2ewell-known/acme"]
+    {
         gateway.get(path).refused(404, "not_found");
     }
     assert!(upstream.requests().is_empty());
@@ -207,7 +213,15 @@ fn many_agents_have_bases_and_the_origin_lists_them() {
 #[test]
 fn a_host_that_is_not_ours_is_misdirected_once_one_is_configured() {
     let gateway = Gateway::start("public_url: https://agents.example.com\nagent: {name: A}\n");
-    for host in ["agents.example.com", "AGENTS.example.com:8443", "localhost", "localhost:99", "127.0.0.1", "[::1]:80", "10.1.2.3"] {
+    for host in [
+        "agents.example.com",
+        "AGENTS.example.com:8443",
+        "localhost",
+        "localhost:99",
+        "127.0.0.1",
+        "[::1]:80",
+        "10.1.2.3",
+    ] {
         gateway.call(&Call::get("/health").header("Host", host)).ok();
     }
     for host in ["evil.example", "agents.example.com.evil.example", "x.agents.example.com", "localhost.evil.example"] {
@@ -219,9 +233,8 @@ fn a_host_that_is_not_ours_is_misdirected_once_one_is_configured() {
 
 #[test]
 fn an_agent_with_a_host_answers_that_host_alone() {
-    let gateway = Gateway::start(
-        "agents:\n  support: {name: Support, host: support.example.com}\n  billing: {name: Billing}\n",
-    );
+    let gateway =
+        Gateway::start("agents:\n  support: {name: Support, host: support.example.com}\n  billing: {name: Billing}\n");
     let named = |host: &str, path: &str| gateway.call(&Call::get(path).header("Host", host));
     assert_eq!(named("support.example.com", CATALOG).ok()["agent"]["name"], "Support");
     assert_eq!(named("support.example.com:8443", CATALOG).ok()["agent"]["name"], "Support");

@@ -140,7 +140,14 @@ fn pipelined_requests_are_answered_in_order() {
     let gateway = Gateway::start(&passing(&upstream));
     let mut connection = gateway.connect();
     let news = Call::post("/news", &json!({"type": "t"}));
-    let calls = [Call::get("/1"), Call::get("/health"), news, Call::get("/2"), Call::get("/.well-known/restap.json"), Call::get("/3")];
+    let calls = [
+        Call::get("/1"),
+        Call::get("/health"),
+        news,
+        Call::get("/2"),
+        Call::get("/.well-known/restap.json"),
+        Call::get("/3"),
+    ];
     connection.send(calls.iter().flat_map(Call::bytes).collect::<Vec<u8>>());
     assert_eq!(connection.response(false).text(), "/1");
     assert_eq!(connection.response(false).ok()["status"], "ok");
@@ -235,7 +242,9 @@ fn what_is_refused_anyway_is_refused_instead_of_continued() {
 fn a_body_that_breaks_its_chunks_is_refused() {
     let gateway = plain();
     for body in ["xyz\r\n", "-1\r\n", "5\r\nhello0\r\n\r\n", "5\nhello\r\n0\r\n\r\n", "ffffffffffffffffff\r\n"] {
-        let call = Call::new("POST", "/news").header("Content-Type", "application/json").header("Transfer-Encoding", "chunked");
+        let call = Call::new("POST", "/news")
+            .header("Content-Type", "application/json")
+            .header("Transfer-Encoding", "chunked");
         let mut connection = gateway.connect();
         connection.send(call.body(body).bytes());
         connection.response(false).refused(400, "bad_request");
@@ -248,7 +257,8 @@ fn a_chunked_body_with_extensions_and_trailers_is_read() {
     let gateway = plain();
     let mut connection = gateway.connect();
     let body = "8;ext=\"1\"\r\n{\"type\":\r\n5\r\n \"t\"}\r\n0\r\nX-Trailer: 1\r\n\r\n";
-    let call = Call::new("POST", "/news").header("Content-Type", "application/json").header("Transfer-Encoding", "chunked");
+    let call =
+        Call::new("POST", "/news").header("Content-Type", "application/json").header("Transfer-Encoding", "chunked");
     connection.send(call.body(body).bytes());
     connection.response(false).ok();
     connection.call(&Call::get("/health")).ok();

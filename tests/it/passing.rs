@@ -43,7 +43,8 @@ fn a_large_upload_streams_in_flat_memory() {
 #[test]
 fn a_large_chunked_download_streams_in_flat_memory() {
     let upstream = Upstream::start(|exchange| {
-        exchange.send("HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\nTransfer-Encoding: chunked\r\n\r\n");
+        exchange
+            .send("HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\nTransfer-Encoding: chunked\r\n\r\n");
         let part = [b"100000\r\n".as_slice(), &vec![7; 1 << 20], b"\r\n"].concat();
         for _ in 0..large() >> 20 {
             exchange.send(&part);
@@ -85,6 +86,24 @@ fn an_upload_that_nobody_reads_stops() {
     let taken = (0..64).take_while(|_| connection.socket.write_all(&part).is_ok()).count();
     gate.open();
     assert!(taken < 64, "{taken} MiB were taken for a service that reads nothing");
+}
+
+#[test]
+fn an_early_answer_reaches_a_caller_that_is_still_sending() {
+    let upstream = Upstream::accept(|connection| {
+        connection.head();
+        let refusal = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno";
+        connection.socket.write_all(refusal).unwrap();
+    });
+    let gateway = Gateway::start(&passing(&upstream));
+    let mut connection = gateway.connect();
+    let head = Call::new("PUT", "/x").header("Content-Type", "application/octet-stream");
+    connection.send(head.header("Content-Length", "4000000").bytes());
+    let mut writer = connection.socket.try_clone().unwrap();
+    let sending = std::thread::spawn(move || drop(writer.write_all(&vec![7; 4_000_000])));
+    let answer = connection.response(false);
+    assert_eq!((answer.status, answer.text()), (403, "no"));
+    sending.join().unwrap();
 }
 
 #[test]
@@ -244,7 +263,8 @@ fn a_caller_may_speak_http2_without_tls() {
         assert_eq!((catalog.status().as_u16(), catalog.version()), (200, http::Version::HTTP_2));
         let passed = over_http2(&gateway, request("GET", "/any/thing?x=1").body(()).unwrap(), b"").await;
         assert_eq!((passed.status().as_u16(), passed.body().as_slice()), (200, b"passed".as_slice()));
-        let talk = request("POST", "/talk").header("content-type", "application/json").header("accept", "text/event-stream");
+        let talk =
+            request("POST", "/talk").header("content-type", "application/json").header("accept", "text/event-stream");
         let stream = over_http2(&gateway, talk.body(()).unwrap(), b"{\"message\": \"hi\"}").await;
         assert_eq!(stream.headers().get("connection"), None, "HTTP/2 has no such header");
         let text = String::from_utf8(stream.into_body()).unwrap();
@@ -266,7 +286,8 @@ fn a_service_may_speak_http2_without_tls() {
                 let mut connection = h2::server::handshake(socket).await.unwrap();
                 while let Some(Ok((request, mut respond))) = connection.accept().await {
                     let talks = request.uri().path().ends_with("/chat/completions");
-                    let body = if talks { delta("over h2") + &end("stop") } else { "h2 ".to_owned() + request.uri().path() };
+                    let body =
+                        if talks { delta("over h2") + &end("stop") } else { "h2 ".to_owned() + request.uri().path() };
                     let media_type = if talks { "text/event-stream" } else { "text/plain" };
                     let head = http::Response::builder().header("content-type", media_type).body(()).unwrap();
                     respond.send_response(head, false).unwrap().send_data(body.into(), true).unwrap();

@@ -136,9 +136,8 @@ impl Gateway {
     /// Waits for a line that holds `part`.
     #[track_caller]
     pub(crate) fn wait_for_line(&self, part: &str) -> String {
-        let line = self
-            .printed
-            .wait(PATIENCE, |printed| printed.lines.iter().find(|line| line.contains(part)).cloned());
+        let line =
+            self.printed.wait(PATIENCE, |printed| printed.lines.iter().find(|line| line.contains(part)).cloned());
         line.unwrap_or_else(|| panic!("no line with {part:?}: {}", self.logs()))
     }
 
