@@ -90,8 +90,8 @@ pub enum CapabilityError {
 }
 
 impl Capability {
-    /// Compiles an entry, reporting everything that is wrong with it. Schemas are compiled when they are first
-    /// needed: [`Validation::compile`] does it now.
+    /// Compiles an entry, reporting everything that is wrong with it but for its schemas: those are compiled when they
+    /// are first needed, or by [`Validation::compile`].
     pub fn new(settings: Settings) -> Result<Self, Vec<CapabilityError>> {
         let endpoint: Pattern =
             settings.endpoint.parse().map_err(|problem| vec![CapabilityError::Endpoint(problem)])?;
@@ -105,8 +105,10 @@ impl Capability {
         let Some(rewrite) = rewrite.filter(|_| problems.is_empty()) else { return Err(problems) };
         let sees_body = settings.validate_request != Validate::Off && settings.input_schema.is_some();
         let parameters = complete(&settings.parameters, &endpoint);
-        let allow_slash =
-            |name: &str| parameters.iter().any(|parameter| parameter.name == name && parameter.allow_slash);
+        let allow_slash = |name: &str| {
+            let is_it = |it: &Parameter| it.location == Location::Path && it.allow_slash && it.name == name;
+            parameters.iter().any(is_it)
+        };
         Ok(Self {
             allow_slash: endpoint.names().iter().map(|name| allow_slash(name)).collect(),
             validation: Validation::new(&settings, &parameters),

@@ -82,8 +82,8 @@ const HOP_BY_HOP: [&str; 10] = [
 ];
 
 /// What the service sees only where the route names it: credentials of the gateway, the session, and what some
-/// frameworks take in place of the method and path that were routed.
-const WITHHELD: [&str; 11] = [
+/// frameworks take in place of the method and path that were routed, or CGI programs for their environment.
+const WITHHELD: [&str; 12] = [
     "authorization",
     "cookie",
     SESSION_HEADER,
@@ -95,6 +95,7 @@ const WITHHELD: [&str; 11] = [
     "x-method-override",
     "x-original-url",
     "x-rewrite-url",
+    "proxy",
 ];
 
 /// Claims about the caller's address that are no `X-Forwarded-*`; dropped unless the peer is trusted.

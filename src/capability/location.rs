@@ -8,7 +8,7 @@ use super::entry::Capability;
 use super::path::NormalPath;
 use super::query;
 use super::rewrite::Target;
-use super::service::Service;
+use super::service::{Added, Service};
 use super::table::Table;
 
 /// What a service's answer is seen against.
@@ -70,7 +70,7 @@ impl Return<'_> {
     fn without_added(&self, query: &str) -> String {
         let Some(query) = query.strip_prefix('?') else { return String::new() };
         let added = |pair: &str| {
-            let is_it = |added: &super::service::Added| {
+            let is_it = |added: &Added| {
                 *added.name == *query::name(pair) && query::value(added.pair.expose()) == query::value(pair)
             };
             self.service.query().iter().any(is_it)

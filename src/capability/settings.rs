@@ -232,11 +232,9 @@ fn parameter(slot: Slot<'_, '_>, endpoint: &str) -> Option<Parameter> {
             .optional::<JsonSchema>("schema", "JSON Schema, where it says more than `type`; or {file: path}.")
             .map(Into::into);
         let allow_slash = fields.or("allow_slash", false, "Whether one in the path may hold `/`.");
-        if location == Location::Path && required == Some(false) {
-            if let Some(node) = fields.get("required") {
-                let problem = Problem::error(node, "a parameter in the path is always required");
-                fields.problem(problem.help("leave `required` out"));
-            }
+        if let Some(node) = fields.get("required").filter(|_| location == Location::Path && required == Some(false)) {
+            let problem = Problem::error(node, "a parameter in the path is always required");
+            fields.problem(problem.help("leave `required` out"));
         }
         if location != Location::Path {
             fields.useless(&["allow_slash"], "only a parameter in the path can hold a slash that is not data");

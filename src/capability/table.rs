@@ -13,6 +13,10 @@ use super::pattern::Pattern;
 use super::template::Template;
 use super::trie::{Search, Trie};
 
+/// Capabilities up to which all schemas are compiled when the table is made, so that a broken one is found at load. In
+/// a larger catalog each is compiled when it is first needed: thousands take seconds, and few of them are asked for.
+const COMPILED_AT_ONCE_MAX: usize = 200;
+
 /// Capabilities by what they answer. Made once, searched in time that does not grow with their number.
 #[derive(Debug)]
 pub struct Table {
@@ -74,6 +78,12 @@ impl Table {
                     };
                     problems.push((number, error));
                 }
+            }
+        }
+        if capabilities.len() <= COMPILED_AT_ONCE_MAX {
+            for (number, capability) in capabilities.iter().enumerate() {
+                let broken = capability.validation().compile().err().unwrap_or_default();
+                problems.extend(broken.into_iter().map(|schema| (number, CapabilityError::Schema(schema))));
             }
         }
         if !problems.is_empty() {

@@ -6,6 +6,7 @@ mod cut;
 
 use std::io::{self, Write};
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -34,6 +35,13 @@ const BUDGETS: [Budget; 6] = [
     Budget { input: 0, output: 0, parameters: 0, description: 80 },
 ];
 
+/// How many times its budget a schema may have for it to be worth stripping. What is larger is cut at once, so that
+/// time does not grow with it: imported schemas can have megabytes.
+const STRIPPED_SHARE_MAX: usize = 4;
+
+/// What stays as it is in the id of a capability that stands in a path.
+const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
 /// Bytes of a parameter's description where the parameters are over their budget.
 const SHORT_DESCRIPTION: usize = 80;
 
@@ -43,10 +51,12 @@ const CUT_DEPTH: usize = 6;
 
 /// The document, and the ids of the entries that had to be reduced.
 pub(super) fn within_budgets(whole: Catalog) -> Result<(Vec<u8>, Vec<String>), TooLarge> {
-    let mut catalog = Catalog { capabilities: Vec::new(), ..whole };
+    let mut catalog = whole;
     let mut bytes = 0;
     for budget in BUDGETS {
-        catalog.capabilities = whole.capabilities.iter().map(|entry| reduced(entry, budget)).collect();
+        for entry in &mut catalog.capabilities {
+            reduce(entry, budget);
+        }
         if fits(&catalog, CATALOG_BYTES_MAX) {
             let reduced = catalog.capabilities.iter().filter(|entry| entry.x_truncated);
             let ids = reduced.map(|entry| entry.id.clone()).collect();
@@ -57,13 +67,14 @@ pub(super) fn within_budgets(whole: Catalog) -> Result<(Vec<u8>, Vec<String>), T
     Err(TooLarge { bytes })
 }
 
-fn reduced(entry: &Capability, budget: Budget) -> Capability {
-    let mut entry = entry.clone();
+fn reduce(entry: &mut Capability, budget: Budget) {
     let input = entry.input_schema.as_ref().and_then(|schema| fit(schema, budget.input));
     let output = entry.output_schema.as_ref().and_then(|schema| fit(schema, budget.output));
     let parameters = fit_parameters(&mut entry.parameters, budget.parameters);
     let description = entry.description.as_mut().is_some_and(|text| shorten(text, budget.description));
-    entry.x_truncated = input.is_some() || output.is_some() || parameters || description;
+    if input.is_none() && output.is_none() && !parameters && !description {
+        return;
+    }
     if input.is_some() {
         entry.input_schema = input;
     }
@@ -71,12 +82,8 @@ fn reduced(entry: &Capability, budget: Budget) -> Capability {
         // Nothing is lost that a caller needs in order to call.
         entry.output_schema = output.filter(|_| budget.output > 0);
     }
-    if entry.x_truncated {
-        let id = percent_encoding::utf8_percent_encode(&entry.id, percent_encoding::NON_ALPHANUMERIC).to_string();
-        entry.x_detail =
-            Some(format!("{DETAIL_PATH}{}", id.replace("%2E", ".").replace("%5F", "_").replace("%2D", "-")));
-    }
-    entry
+    entry.x_truncated = true;
+    entry.x_detail = Some(format!("{DETAIL_PATH}{}", utf8_percent_encode(&entry.id, UNRESERVED)));
 }
 
 /// A weaker schema of at most so many bytes, unless the whole one is within them. What goes first is what a caller
@@ -89,25 +96,27 @@ fn fit(schema: &Value, budget: usize) -> Option<Value> {
         |schema, _| schema.retain(|keyword, _| !matches!(keyword.as_str(), "example" | "examples")),
         |schema, _| schema.retain(|keyword, value| keyword != "title" || !value.is_string()),
         |schema, place| {
-            if place.depth > DESCRIBED_DEPTH && !place.definition {
+            if !place.is_described() && !place.definition {
                 schema.shift_remove("description");
             }
         },
         |schema, place| {
-            if place.definition {
+            if !place.is_described() {
                 schema.shift_remove("description");
             }
         },
     ];
-    let mut reduced = schema.clone();
-    for strip in strips {
-        visit(&mut reduced, Place { depth: 0, definition: false }, strip);
-        if fits(&reduced, budget) {
-            return Some(reduced);
+    if fits(schema, STRIPPED_SHARE_MAX * budget) {
+        let mut reduced = schema.clone();
+        for strip in strips {
+            visit(&mut reduced, Place::ROOT, strip);
+            if fits(&reduced, budget) {
+                return Some(reduced);
+            }
         }
     }
-    let cut = (1..=CUT_DEPTH).rev().find_map(|depth| Cut::new(&reduced, depth, budget).whole());
-    Some(cut.unwrap_or_else(|| outline(&reduced)))
+    let cut = (1..=CUT_DEPTH).rev().find_map(|depth| Cut::new(schema, depth, budget).whole());
+    Some(cut.unwrap_or_else(|| outline(schema)))
 }
 
 /// The type alone.
@@ -158,6 +167,20 @@ struct Place {
     definition: bool,
 }
 
+impl Place {
+    const ROOT: Self = Self { depth: 0, definition: false };
+
+    fn within(self, keyword: &str) -> Self {
+        let definition = self.definition || matches!(keyword, "$defs" | "definitions" | "$ref");
+        Self { depth: self.depth + 1, definition }
+    }
+
+    /// Whether a description there is worth its bytes.
+    fn is_described(self) -> bool {
+        self.depth <= DESCRIBED_DEPTH && !self.definition
+    }
+}
+
 /// A change to one schema.
 type Edit = fn(&mut Map<String, Value>, Place);
 
@@ -201,8 +224,7 @@ fn visit(schema: &mut Value, place: Place, edit: Edit) {
     let Value::Object(schema) = schema else { return };
     edit(schema, place);
     for (keyword, value) in schema {
-        let definition = place.definition || matches!(keyword.as_str(), "$defs" | "definitions");
-        let inner = Place { depth: place.depth + 1, definition };
+        let inner = place.within(keyword);
         match (holds(keyword, value), value) {
             (Holds::Schema, value) => visit(value, inner, edit),
             (Holds::List, Value::Array(schemas)) => schemas.iter_mut().for_each(|schema| visit(schema, inner, edit)),

@@ -33,8 +33,9 @@ pub(super) fn text(facts: &Facts) -> String {
 fn write(text: &mut String, facts: &Facts) -> fmt::Result {
     let agent = line(&facts.card.name, DESCRIPTION_BYTES_MAX);
     let about = facts.card.description.as_deref().unwrap_or("An agent that speaks RESTAP.");
-    let use_it =
-        format!("{} Use it to talk to {agent} or to call what it offers over HTTP.", line(about, FRONT_BYTES_MAX));
+    let about_line = line(about, FRONT_BYTES_MAX);
+    let stop = if about_line.ends_with(['.', '!', '?', '…']) { "" } else { "." };
+    let use_it = format!("{about_line}{stop} Use it to talk to {agent} or to call what it offers over HTTP.");
     writeln!(text, "---\nname: {}\ndescription: {}\n---\n", slug(&agent), Value::from(use_it))?;
     writeln!(text, "# {agent}\n\n{}\n", line(about, FRONT_BYTES_MAX))?;
     match &facts.public_url {

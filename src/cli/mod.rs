@@ -48,8 +48,8 @@ struct ConfigFile {
 struct Fault(String);
 
 impl Fault {
-    fn new(message: impl ToString) -> Self {
-        Self(message.to_string())
+    fn new(message: impl std::fmt::Display) -> Self {
+        Self(format!("{message}"))
     }
 }
 
@@ -60,8 +60,8 @@ pub fn run() -> ExitCode {
         Command::Serve(serve) => serve.run(),
         Command::Check(check) => check.run(),
         Command::Catalog(catalog) => catalog.run(),
-        Command::Schema(schema) => schema.run(),
-        Command::Demo(demo) => demo.run(),
+        Command::Schema(schema::Schema {}) => schema::run(),
+        Command::Demo(demo::Demo {}) => demo::run(),
         Command::Talk(talk) => talk.run(),
     };
     match done {

@@ -27,8 +27,11 @@ pub(super) fn run(config: &Config, serving: impl FnOnce(&str)) -> Result<(), Fau
         };
         let server =
             Server { app: Arc::new(app), shutdown: process.stopping(), header_timeout: config.limits.header_timeout };
-        (Door { server, connections: Arc::new(Semaphore::new(ADMIN_CONNECTIONS)) }, listener)
+        // Operators' own connections are not counted among the callers'.
+        let open = prometheus::IntGauge::new("admin_connections", "Connections of operators.").map_err(Fault::new)?;
+        Ok((Door { server, connections: Arc::new(Semaphore::new(ADMIN_CONNECTIONS)), open }, listener))
     });
+    let beside = beside.transpose()?;
     let beside = async move {
         if let Some((door, listener)) = beside {
             // It ends with the process; until then the kernel refuses nothing that matters here.

@@ -10,10 +10,8 @@ use super::{Fault, say};
 #[derive(Debug, Args)]
 pub(super) struct Schema {}
 
-impl Schema {
-    pub(super) fn run(&self) -> Result<(), Fault> {
-        let schema = serde_json::to_string_pretty(&crate::config::schema()).map_err(Fault::new)?;
-        say(&format!("{schema}\n"));
-        Ok(())
-    }
+pub(super) fn run() -> Result<(), Fault> {
+    let schema = serde_json::to_string_pretty(&crate::config::schema()).map_err(Fault::new)?;
+    say(&format!("{schema}\n"));
+    Ok(())
 }

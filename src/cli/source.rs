@@ -10,13 +10,15 @@ use crate::yaml::{Colour, Diagnostic};
 
 /// Reads a file. Warnings go to stderr, and so do the problems of a file that can't be used.
 pub(super) fn load(path: &Path) -> Result<Config, Fault> {
-    within(|surroundings| Config::load(path, surroundings)).map_or_else(refuse, accept)
+    within(|surroundings| Config::load(path, surroundings)).map(accept).map_err(|problems| refuse(&problems))
 }
 
 /// Reads a text that stands in no file, or in one that the program brings with it.
 pub(super) fn from_text(text: &str, name: &Path) -> Result<Config, Fault> {
     let name = name.display().to_string();
-    within(|surroundings| Config::from_text(&name, text, Path::new("."), surroundings)).map_or_else(refuse, accept)
+    within(|surroundings| Config::from_text(&name, text, Path::new("."), surroundings))
+        .map(accept)
+        .map_err(|problems| refuse(&problems))
 }
 
 /// All that is to be said of a file: warnings where it can be used, else every problem.
@@ -29,14 +31,15 @@ fn show(problems: &[Diagnostic]) -> String {
     problems.iter().map(|problem| problem.render(colour)).collect::<Vec<_>>().join("\n")
 }
 
-fn accept(loaded: Loaded) -> Result<Config, Fault> {
+fn accept(loaded: Loaded) -> Config {
     complain(&loaded.warnings);
-    Ok(loaded.config)
+    loaded.config
 }
 
-fn refuse(problems: Vec<Diagnostic>) -> Result<Config, Fault> {
-    complain(&problems);
-    Err(Fault(String::new()))
+/// The problems say it all.
+fn refuse(problems: &[Diagnostic]) -> Fault {
+    complain(problems);
+    Fault(String::new())
 }
 
 /// Shows problems to a person.

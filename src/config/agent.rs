@@ -126,22 +126,19 @@ fn host(slot: Slot<'_, '_>) -> Option<String> {
 }
 
 fn package(slot: Slot<'_, '_>) -> Option<Map<String, Value>> {
-    let schema = json!({
-        "type": "object",
-        "properties": {"name": {"type": "string", "minLength": 1}, "type": {"type": "string", "minLength": 1}},
-        "required": ["name", "type"],
-    });
-    slot.value(schema, |node| {
-        let missing = ["name", "type"].into_iter().find(|key| !node.get(key).is_some_and(is_text));
-        match missing {
-            Some(key) => Err(Mismatch::new(format!("a package needs a `{key}` that is text"))),
-            None => Ok(node.to_map()),
-        }
+    slot.section("package", |fields| {
+        fields.required_with("name", "What the package is called.", nonempty);
+        fields.required_with("type", "What kind of package it is, such as claude-plugin.", nonempty);
+        fields.welcome_others();
+        fields.node().map(Node::to_map)
     })
 }
 
-fn is_text(node: Node<'_>) -> bool {
-    node.as_text().is_some_and(|text| !text.is_empty())
+fn nonempty(slot: Slot<'_, '_>) -> Option<()> {
+    slot.value(json!({"type": "string", "minLength": 1}), |node| match node.as_text() {
+        Some(text) if !text.is_empty() => Ok(()),
+        _ => Err(Mismatch::found(node, "a text that is not empty")),
+    })
 }
 
 fn cors(slot: Slot<'_, '_>) -> Option<Vec<String>> {

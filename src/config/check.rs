@@ -105,7 +105,11 @@ fn open_talk<'d>(server: &Server<'d>, agents: &[Draft<'d>], report: &Report<'d>)
     let [first, others @ ..] = talking.as_slice() else { return };
     for (listen, node) in server.listen.iter().filter(|(listen, _)| !listen.is_loopback()) {
         let Some(node) = node else { continue };
-        let others = if others.is_empty() { String::new() } else { format!(" and {} others", others.len()) };
+        let others = match others.len() {
+            0 => String::new(),
+            1 => " and another agent".to_owned(),
+            count => format!(" and {count} other agents"),
+        };
         let message = format!("whoever reaches {listen} can talk to `{}`{others}, at your expense", first.agent.key);
         report.add(Problem::warning(*node, message).help("listen on 127.0.0.1, behind a proxy that knows its callers"));
     }

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use crate::yaml::{Kind, Node};
+use crate::yaml::Node;
 
 /// Files that one gateway.yaml may include.
 const FILES_MAX: usize = 10_000;
@@ -39,7 +39,7 @@ pub(super) fn find(list: Option<Node<'_>>, main: Option<&Path>) -> Included {
     let mut included = Included::default();
     let mut seen: HashSet<PathBuf> = main.map(identity).into_iter().collect();
     for (entry, node) in list.into_iter().flat_map(Node::children).enumerate() {
-        let Kind::Text(text) = node.kind() else { continue };
+        let Some(text) = node.as_text() else { continue };
         let found = match matches(text, node.document().directory()) {
             Ok(found) => found,
             Err(message) => {

@@ -1,5 +1,6 @@
 //! From files to a `Config`: read all, check all, and only then decide.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use super::agent::Draft;
@@ -35,10 +36,7 @@ pub(super) fn text(
 }
 
 fn documents(main: Document, path: Option<&Path>, surroundings: Surroundings<'_>) -> Result<Loaded, Vec<Diagnostic>> {
-    let Files { mut documents, paths, unreadable, troubles } = Files::beside(main, path);
-    for document in &mut documents {
-        document.fill_in(surroundings.environment);
-    }
+    let Files { documents, paths, unreadable, troubles } = Files::beside(main, path, surroundings.environment);
     let report = Report::default();
     for document in &documents {
         report.open(document);
@@ -54,7 +52,8 @@ fn documents(main: Document, path: Option<&Path>, surroundings: Surroundings<'_>
         }
         assemble(main, included, !unreadable.is_empty(), surroundings, &report)
     });
-    let files = paths.into_iter().chain(report.files()).collect();
+    let mut seen = HashSet::new();
+    let files = paths.into_iter().chain(report.files()).filter(|file| seen.insert(file.clone())).collect();
     let mut diagnostics = report.into_diagnostics(&documents);
     diagnostics.extend(unreadable);
     match config {
@@ -77,7 +76,8 @@ struct Files {
 }
 
 impl Files {
-    fn beside(main: Document, path: Option<&Path>) -> Self {
+    fn beside(mut main: Document, path: Option<&Path>, environment: &dyn Fn(&str) -> Option<String>) -> Self {
+        main.fill_in(environment);
         let found = include::find(main.root().get("include"), path);
         let mut files =
             Self { documents: vec![main], paths: Vec::new(), unreadable: Vec::new(), troubles: found.problems };
@@ -90,7 +90,10 @@ impl Files {
                 }
             };
             match document {
-                Ok(document) => files.documents.push(document),
+                Ok(mut document) => {
+                    document.fill_in(environment);
+                    files.documents.push(document);
+                }
                 Err(unreadable) => files.unreadable.push(*unreadable),
             }
             files.paths.push(path);

@@ -17,18 +17,17 @@ pub struct Shorthand {
     pub model: Option<String>,
 }
 
-/// Characters of YAML and of variables do no harm in a value: it is written as data.
 impl Shorthand {
-    /// The file. Loading it does what the flags mean.
+    /// The file. Loading it does what the flags mean; nothing in a flag is taken for a variable.
     pub fn to_yaml(&self) -> String {
         let mut file = Map::new();
-        file.extend(self.listen.as_ref().map(|listen| ("listen".to_owned(), json!(listen))));
+        file.extend(self.listen.as_ref().map(|listen| ("listen".to_owned(), literal(listen))));
         let mut agent = Map::from_iter([("name".to_owned(), json!(self.name()))]);
-        agent.extend(self.upstream.as_ref().map(|upstream| ("upstream".to_owned(), json!(upstream))));
+        agent.extend(self.upstream.as_ref().map(|upstream| ("upstream".to_owned(), literal(upstream))));
         if let Some(upstream) = &self.talk {
-            let mut talk = Map::from_iter([("upstream".to_owned(), json!(upstream))]);
-            talk.extend(self.dialect.as_ref().map(|dialect| ("dialect".to_owned(), json!(dialect))));
-            talk.extend(self.model.as_ref().map(|model| ("model".to_owned(), json!(model))));
+            let mut talk = Map::from_iter([("upstream".to_owned(), literal(upstream))]);
+            talk.extend(self.dialect.as_ref().map(|dialect| ("dialect".to_owned(), literal(dialect))));
+            talk.extend(self.model.as_ref().map(|model| ("model".to_owned(), literal(model))));
             agent.insert("talk".to_owned(), Value::Object(talk));
         }
         if self.upstream.is_some() {
@@ -44,5 +43,61 @@ impl Shorthand {
 
     fn name(&self) -> &'static str {
         if self.talk.is_some() { "Assistant" } else { "Service" }
+    }
+}
+
+fn literal(text: &str) -> Value {
+    Value::String(text.replace("${", "$${"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::config::{Config, Surroundings};
+
+    fn load(shorthand: &Shorthand) -> Config {
+        let surroundings = Surroundings {
+            environment: &|_| None,
+            dialects: &["openai-chat", "ollama-chat"],
+            compile: &|_| Vec::new(),
+        };
+        let yaml = shorthand.to_yaml();
+        Config::from_text("flags", &yaml, Path::new(""), surroundings).unwrap().config
+    }
+
+    #[test]
+    fn a_chat_service_becomes_an_agent() {
+        let shorthand = Shorthand {
+            listen: Some("127.0.0.1:0".into()),
+            talk: Some("http://127.0.0.1:11434".into()),
+            dialect: Some("ollama-chat".into()),
+            model: Some("a: ${B}".into()),
+            ..Shorthand::default()
+        };
+        let expected = "\
+listen: 127.0.0.1:0
+agent:
+  name: Assistant
+  talk:
+    upstream: http://127.0.0.1:11434
+    dialect: ollama-chat
+    model: 'a: $${B}'
+";
+        assert_eq!(shorthand.to_yaml(), expected);
+        let talk = load(&shorthand).agents.remove(0).talk.unwrap();
+        assert_eq!(talk.model.as_deref(), Some("a: ${B}"));
+    }
+
+    #[test]
+    fn a_service_becomes_an_agent_that_passes_everything_on() {
+        let shorthand = Shorthand { upstream: Some("http://127.0.0.1:5000".into()), ..Shorthand::default() };
+        let agent = load(&shorthand).agents.remove(0);
+        let route =
+            |one: &crate::capability::Settings| format!("{} {} {}", one.method, one.endpoint, one.route.upstream);
+        let expected = ["GET", "POST", "PUT", "DELETE"];
+        let expected = expected.map(|method| format!("{method} /{{*path}} http://127.0.0.1:5000"));
+        assert_eq!(agent.capabilities.iter().map(route).collect::<Vec<_>>(), expected);
     }
 }

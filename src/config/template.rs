@@ -38,6 +38,7 @@ impl InvalidTemplate {
         match self {
             Self::Character('?') => "a parameter of the query goes into `parameters` with `location: query`",
             Self::Character(' ') => "write %20",
+            Self::Unbalanced => "braces stand around the name of a parameter, as in {city}",
             _ => "write a path such as /weather/{city}, or /files/{*path} for all that follows",
         }
     }

@@ -117,9 +117,9 @@ impl<'a> Iterator for Lines<'a> {
 
 fn request_line(line: &[u8]) -> Result<Version, Refused> {
     let mut parts = line.split(|byte| *byte == b' ');
-    let (method, target, version) = match (parts.next(), parts.next(), parts.next(), parts.next()) {
-        (Some(method), Some(target), Some(version), None) => (method, target, version),
-        _ => return Err(Bad("the request line must be a method, a path and HTTP/1.1, one space apart")),
+    let parts = (parts.next(), parts.next(), parts.next(), parts.next());
+    let (Some(method), Some(target), Some(version), None) = parts else {
+        return Err(Bad("the request line must be a method, a path and HTTP/1.1, one space apart"));
     };
     if method.is_empty() || !method.iter().copied().all(is_token) {
         return Err(Bad("the request's method is not a valid HTTP token"));
@@ -174,10 +174,10 @@ impl Fields {
             if self.length.replace(length).is_some() {
                 return Err(Bad("the request has more than one Content-Length"));
             }
-        } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
-            if std::mem::replace(&mut self.chunked, true) || !value.eq_ignore_ascii_case(b"chunked") {
-                return Err(Bad("Transfer-Encoding must be exactly chunked"));
-            }
+        } else if name.eq_ignore_ascii_case(b"transfer-encoding")
+            && (std::mem::replace(&mut self.chunked, true) || !value.eq_ignore_ascii_case(b"chunked"))
+        {
+            return Err(Bad("Transfer-Encoding must be exactly chunked"));
         }
         Ok(())
     }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use pingora::apps::HttpServerApp;
 use pingora::protocols::l4::socket::SocketAddr as PeerAddr;
+use prometheus::IntGauge;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::warn;
 
@@ -40,6 +41,17 @@ pub enum Listener {
     Unix(UnixListener, PathBuf),
 }
 
+/// The file of a unix socket, taken away when this is dropped.
+#[derive(Debug)]
+pub struct SocketFile(PathBuf);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        // Somebody who has removed or replaced it meanwhile is right.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
 impl Listener {
     /// Opens a listener at once: a port that is taken must end the start, not delay it.
     pub fn bind(listen: &Listen) -> Result<Self, BindError> {
@@ -64,11 +76,11 @@ impl Listener {
         }
     }
 
-    /// Takes a unix socket's file away, at the end.
-    pub fn remove_file(&self) {
-        if let Self::Unix(_, path) = self {
-            // Somebody who has removed or replaced it meanwhile is right.
-            let _ = std::fs::remove_file(path);
+    /// Closes this handle; what is left of a unix socket is its file.
+    pub fn into_file(self) -> Option<SocketFile> {
+        match self {
+            Self::Tcp(..) => None,
+            Self::Unix(_, path) => Some(SocketFile(path)),
         }
     }
 
@@ -115,11 +127,13 @@ pub struct Door<A> {
     pub server: Server<A>,
     /// One permit a connection.
     pub connections: Arc<Semaphore>,
+    /// Counts the connections that are open.
+    pub open: IntGauge,
 }
 
 impl<A> Clone for Door<A> {
     fn clone(&self) -> Self {
-        Self { server: self.server.clone(), connections: self.connections.clone() }
+        Self { server: self.server.clone(), connections: self.connections.clone(), open: self.open.clone() }
     }
 }
 
@@ -181,10 +195,27 @@ impl<A: HttpServerApp + Send + Sync + 'static> Door<A> {
         S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + Sync + 'static,
     {
         let server = self.server.clone();
+        let open = Open::count(&self.open);
         tokio::spawn(async move {
-            let _permit = permit;
+            let _held = (permit, open);
             server.serve(downstream).await;
         });
+    }
+}
+
+/// Counts a connection down also where serving it panics.
+struct Open(IntGauge);
+
+impl Open {
+    fn count(gauge: &IntGauge) -> Self {
+        gauge.inc();
+        Self(gauge.clone())
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.dec();
     }
 }
 

@@ -10,5 +10,5 @@ pub mod settings;
 
 pub use connection::Server;
 pub use host::host_of;
-pub use listener::{BindError, Door, Listener};
+pub use listener::{BindError, Door, Listener, SocketFile};
 pub use settings::Listen;

@@ -63,7 +63,7 @@ fn find(live: &Live, host: &str, path: &NormalPath, method: &Method, ctx: &mut R
     if let Some(fixed) = Fixed::find(agent, own.as_str()) {
         ctx.route = fixed.name().into();
         return match fixed {
-            Fixed::Reserved => Err(Refusal::not_found()),
+            Fixed::Reserved => Err(Refusal::not_found(&agent.base_path)),
             _ if *method == Method::OPTIONS => Ok(Route::Options(fixed.allow().to_owned())),
             _ if fixed.takes(method) => Ok(Route::Fixed(agent.clone(), fixed, own)),
             _ => Err(Refusal::method_not_allowed(fixed.allow().to_owned())),
@@ -80,7 +80,7 @@ fn find(live: &Live, host: &str, path: &NormalPath, method: &Method, ctx: &mut R
             let allow = methods.join(", ");
             if *method == Method::OPTIONS { Ok(Route::Options(allow)) } else { Err(Refusal::method_not_allowed(allow)) }
         }
-        Found::NotFound => Err(Refusal::not_found()),
+        Found::NotFound => Err(Refusal::not_found(&agent.base_path)),
         Found::InvalidPath(problem) => Err(problem.into()),
     }
 }

@@ -96,7 +96,7 @@ mod tests {
     #[tokio::test]
     async fn an_idle_process_ends_at_once() {
         let drain = Drain::new();
-        drain.finish(Duration::from_secs(3600), std::future::pending()).await;
+        drain.finish(Duration::from_hours(1), std::future::pending()).await;
         assert!(*drain.stopping().borrow());
         assert!(!*drain.cut().borrow());
     }

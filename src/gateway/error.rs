@@ -2,12 +2,12 @@
 
 use std::borrow::Cow;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::net;
-use crate::restap::ErrorCode;
 use crate::restap::news::InvalidNews;
 use crate::restap::talk::InvalidTalk;
+use crate::restap::{CATALOG_PATH, ErrorCode};
 use crate::store::StoreError;
 use crate::talk::Failure;
 
@@ -23,7 +23,7 @@ pub(crate) struct Refusal {
     /// The methods that the path knows.
     pub allow: Option<String>,
     /// What breaks a schema, value by value.
-    pub details: Option<Value>,
+    pub details: Option<Box<Value>>,
     /// A reader of news finds no items where it looks for them.
     pub no_items: bool,
 }
@@ -37,8 +37,10 @@ impl Refusal {
         Self { retry_after: Some(seconds), ..self }
     }
 
-    pub(crate) fn not_found() -> Self {
-        Self::new(ErrorCode::NotFound, "nothing is at this path; the agent's catalog is at /.well-known/restap.json")
+    /// Nothing is at a path under an agent's base.
+    pub(crate) fn not_found(base: &str) -> Self {
+        let message = format!("nothing is at this path; the agent's catalog is at {base}{CATALOG_PATH}");
+        Self::new(ErrorCode::NotFound, message)
     }
 
     pub(crate) fn method_not_allowed(allow: String) -> Self {
@@ -59,14 +61,15 @@ impl Refusal {
 
     /// The JSON body.
     pub(crate) fn body(&self) -> Value {
-        let mut body = json!({"error": self.code, "message": self.message});
+        let mut body =
+            Map::from_iter([("error".to_owned(), json!(self.code)), ("message".to_owned(), json!(self.message))]);
         if let Some(details) = &self.details {
-            body["details"] = details.clone();
+            body.insert("details".to_owned(), Value::clone(details));
         }
         if self.no_items {
-            body["items"] = json!([]);
+            body.insert("items".to_owned(), json!([]));
         }
-        body
+        Value::Object(body)
     }
 }
 

@@ -11,7 +11,7 @@ use pingora::apps::HttpServerOptions;
 use pingora::proxy::{HttpProxy, http_proxy};
 use pingora::server::configuration::ServerConf;
 use tokio::runtime::{Builder, Runtime};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Semaphore, watch};
 use tracing::{error, info, warn};
 
@@ -20,7 +20,7 @@ use super::drain::Drain;
 use super::live::{AssembleError, Live};
 use super::proxy::Proxy;
 use crate::config::Config;
-use crate::front::{BindError, Door, Listener, Server};
+use crate::front::{BindError, Door, Listener, Server, SocketFile};
 use crate::net::{Client, Roots, tls};
 use crate::store::{self, NewsSettings, Store, SystemClock};
 use crate::telemetry::{AccessLog, Health, Metrics, Phase, logs};
@@ -138,10 +138,13 @@ impl Process {
                 header_timeout: limits.header_timeout,
             },
             connections: Arc::new(Semaphore::new(limits.connections)),
+            open: self.gateway.metrics.connections.clone(),
         };
         let threads = (0..workers())
             .map(|number| worker(number, &self.listeners, &door, finished.subscribe()))
             .collect::<io::Result<Vec<_>>>()?;
+        // The workers have handles of their own: once those are closed nobody waits in the kernel for a process that stops.
+        let files: Vec<SocketFile> = self.listeners.into_iter().filter_map(Listener::into_file).collect();
         let gateway = self.gateway.clone();
         self.control.block_on(async {
             let mut stop = Stop::listen()?;
@@ -161,7 +164,8 @@ impl Process {
                 error!("a worker ended by a panic");
             }
         }
-        self.listeners.iter().for_each(Listener::remove_file);
+        gateway.access.flush();
+        drop(files);
         Ok(())
     }
 }
@@ -198,19 +202,28 @@ fn worker(
 
 /// The signals that end the process.
 struct Stop {
-    terminate: tokio::signal::unix::Signal,
-    interrupt: tokio::signal::unix::Signal,
+    terminate: Signal,
+    interrupt: Signal,
+    /// Would end the process if nobody listened.
+    hangup: Signal,
 }
 
 impl Stop {
     fn listen() -> io::Result<Self> {
-        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hangup: signal(SignalKind::hangup())?,
+        })
     }
 
     async fn wait(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
+        loop {
+            tokio::select! {
+                _ = self.terminate.recv() => return,
+                _ = self.interrupt.recv() => return,
+                _ = self.hangup.recv() => warn!("SIGHUP changes nothing: restart the gateway to read its file again"),
+            }
         }
     }
 }

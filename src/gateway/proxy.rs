@@ -23,7 +23,7 @@ use super::{Gateway, access_log, admission, body, handler};
 use crate::net;
 
 /// How long a caller may take to read what was written.
-const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
+const WRITE_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// How long the rest of a body that nobody wants is read, so that its connection can be used again.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
@@ -64,12 +64,12 @@ impl ProxyHttp for Proxy {
         match told {
             Ok(()) => Ok(true),
             Err(Failed::Gone(error)) => Err(error),
-            Err(Failed::Refused(_)) => Err(respond::gone()),
+            Err(Failed::Refused(_)) => internal("a refusal was refused"),
         }
     }
 
     async fn upstream_peer(&self, _: &mut Session, ctx: &mut RequestCtx) -> Result<Box<HttpPeer>> {
-        let Some(proxied) = &mut ctx.proxied else { return Err(internal("no call to pass on")) };
+        let Some(proxied) = &mut ctx.proxied else { return internal("no call to pass on") };
         proxied.attempts += 1;
         match proxied.call.upstream.peer().http_peer().await {
             Ok(peer) => Ok(peer),
@@ -105,7 +105,7 @@ impl ProxyHttp for Proxy {
         upstream_request: &mut RequestHeader,
         ctx: &mut RequestCtx,
     ) -> Result<()> {
-        let Some(proxied) = &ctx.proxied else { return Err(internal("no call to pass on")) };
+        let Some(proxied) = &ctx.proxied else { return internal("no call to pass on") };
         let target = proxied.target.path_and_query().as_bytes();
         let mut request = RequestHeader::build(proxied.target.method().clone(), target, Some(proxied.headers.len()))?;
         for (name, value) in &proxied.headers {
@@ -231,6 +231,6 @@ impl Proxy {
     }
 }
 
-fn internal(message: &'static str) -> Box<Error> {
-    Error::explain(ErrorType::InternalError, message)
+fn internal<T>(message: &'static str) -> Result<T> {
+    Error::e_explain(ErrorType::InternalError, message)
 }

@@ -12,7 +12,7 @@ use http::header::{
 use http::{StatusCode, Version};
 use pingora::http::ResponseHeader;
 use pingora::proxy::Session;
-use pingora::{Error, ErrorSource, ErrorType};
+use pingora::{Error, ErrorType};
 
 use super::body;
 use super::ctx::RequestCtx;
@@ -208,9 +208,7 @@ pub(super) fn accepts_gzip(session: &Session) -> bool {
     })
 }
 
-/// An error of Pingora's that ends a request which was answered already, or whose caller is gone.
-pub(super) fn gone() -> Box<Error> {
-    let mut error = Error::new(ErrorType::ConnectionClosed);
-    error.esource = ErrorSource::Downstream;
-    error
+/// Ends a request whose caller is gone, or whose answer broke off.
+pub(super) fn gone() -> Failed {
+    Failed::Gone(Error::new_down(ErrorType::ConnectionClosed))
 }

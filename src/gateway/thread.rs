@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use serde_json::Map;
 use tokio::sync::OwnedMutexGuard;
 use tokio::time::Instant;
 
@@ -87,7 +86,7 @@ impl Thread {
     /// What the upstream gave at the last turn.
     pub(super) fn saved(&self) -> Saved {
         let kept = self.conversation.upstream.as_deref();
-        kept.and_then(|kept| serde_json::from_str(kept).ok()).unwrap_or_else(Map::new)
+        kept.and_then(|kept| serde_json::from_str(kept).ok()).unwrap_or_default()
     }
 
     /// Up to where news have reached the model.

@@ -1,6 +1,8 @@
 //! `TalkEvent`: the frames of a streamed reply, from `message.start` to `done`.
 
-use serde_json::{Map, Value, json};
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
+use serde_json::{Map, Value};
 
 use super::{ErrorCode, SessionId};
 
@@ -65,41 +67,46 @@ impl TalkEvent {
             Self::Hint { name, .. } => name,
         }
     }
+}
 
-    /// The payload of the `data:` line.
-    pub fn to_json(&self) -> Value {
-        let mut object = Map::new();
-        let mut put = |key: &str, value: Value| {
-            if !value.is_null() {
-                object.insert(key.to_owned(), value);
-            }
-        };
-        let session = |id: &Option<SessionId>| json!(id.as_ref().map(SessionId::expose));
-        put("event", self.name().into());
+/// The payload of the `data:` line.
+impl Serialize for TalkEvent {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("event", self.name())?;
         match self {
             Self::Start { id, session_id } => {
-                put("id", json!(id));
-                put("session_id", session(session_id));
+                map.serialize_entry("id", id)?;
+                put(&mut map, "session_id", session_id.as_ref().map(SessionId::expose))?;
             }
             Self::Delta { id, text } => {
-                put("id", json!(id));
-                put("text", json!(text));
+                map.serialize_entry("id", id)?;
+                map.serialize_entry("text", text)?;
             }
             Self::End { id, finish_reason, usage, suggested_actions } => {
-                put("id", json!(id));
-                put("finish_reason", json!(finish_reason));
-                put("usage", json!(usage));
-                put("suggested_actions", json!(suggested_actions));
+                map.serialize_entry("id", id)?;
+                put(&mut map, "finish_reason", finish_reason.as_ref())?;
+                put(&mut map, "usage", usage.as_ref())?;
+                put(&mut map, "suggested_actions", suggested_actions.as_ref())?;
             }
             Self::Error { code, message } => {
-                put("message", json!(message));
-                put("code", json!(code));
+                map.serialize_entry("message", message)?;
+                map.serialize_entry("code", code)?;
             }
-            Self::Done { session_id } => put("session_id", session(session_id)),
-            Self::Hint { fields, .. } => object.extend(fields.clone()),
+            Self::Done { session_id } => put(&mut map, "session_id", session_id.as_ref().map(SessionId::expose))?,
+            Self::Hint { fields, .. } => {
+                for (key, value) in fields {
+                    map.serialize_entry(key, value)?;
+                }
+            }
         }
-        Value::Object(object)
+        map.end()
     }
+}
+
+/// A key that is left out where it has no value.
+fn put<M: SerializeMap>(map: &mut M, key: &str, value: Option<impl Serialize>) -> Result<(), M::Error> {
+    value.map_or(Ok(()), |value| map.serialize_entry(key, &value))
 }
 
 #[cfg(test)]
@@ -116,7 +123,7 @@ mod tests {
             TalkEvent::End { id, finish_reason: None, usage: None, suggested_actions: None },
             TalkEvent::Done { session_id },
         ];
-        let lines: Vec<String> = events.iter().map(|event| event.to_json().to_string()).collect();
+        let lines: Vec<String> = events.iter().map(|event| serde_json::to_string(event).unwrap()).collect();
         assert_eq!(
             lines,
             [

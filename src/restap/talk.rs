@@ -1,6 +1,6 @@
 //! `TalkRequest` and `TalkReply`: the JSON bodies of `POST /talk`.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
 use super::{ErrorCode, SessionId};
@@ -92,17 +92,29 @@ pub struct TalkReply {
     /// All the text of the reply, joined.
     pub reply: String,
     /// Stands exactly when the agent continues turns.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub session_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "exposed", deserialize_with = "hidden")]
+    pub session_id: Option<SessionId>,
     /// Why the upstream stopped, where it was not the ordinary end.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finish_reason: Option<String>,
     /// Token counts, as the upstream gave them.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Value>,
     /// What a RESTAP upstream suggests to do next, passed on.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suggested_actions: Option<Value>,
+}
+
+/// A session id leaves for the wire only where a type says so.
+#[expect(clippy::ref_option, reason = "the signature is serde's")]
+fn exposed<S: Serializer>(id: &Option<SessionId>, serializer: S) -> Result<S::Ok, S::Error> {
+    id.as_ref().map(SessionId::expose).serialize(serializer)
+}
+
+/// The way back, of a reply that was kept.
+fn hidden<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SessionId>, D::Error> {
+    let id = Option::<String>::deserialize(deserializer)?;
+    id.map(|id| SessionId::parse(&id).map_err(serde::de::Error::custom)).transpose()
 }
 
 #[cfg(test)]

@@ -133,8 +133,12 @@ impl Engine for Embedded {
     }
 
     async fn close(&self) {
+        // The last connection to close leaves a database without a log.
+        self.readers.close().await;
         self.writer.close().await;
-        self.readers.close();
         self.place.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 }
+
+#[cfg(test)]
+mod tests;

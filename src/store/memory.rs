@@ -425,3 +425,25 @@ impl Feed {
 fn millis(duration: Duration) -> u64 {
     duration.as_millis() as u64
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::contract::{self, Bench, TestClock};
+
+    fn bench() -> Bench {
+        let clock = TestClock::new();
+        let opened = Mutex::<Option<Arc<crate::store::Store>>>::default();
+        let time = clock.clone();
+        let open = move |limits| {
+            let make = || {
+                let bounds = Arc::new(Bounds::new(limits, HashMap::new()));
+                contract::store(Memory::new(bounds.clone(), time.clone()), bounds)
+            };
+            opened.lock().unwrap().get_or_insert_with(make).clone()
+        };
+        Bench { clock, open: Box::new(open), durable: false }
+    }
+
+    contract::hold!(bench);
+}

@@ -18,6 +18,9 @@ pub mod settings;
 mod clock;
 mod news_id;
 
+#[cfg(test)]
+mod contract;
+
 use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};

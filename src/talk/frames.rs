@@ -10,7 +10,6 @@ use crate::restap::{SessionId, TalkEvent};
 use crate::sse;
 
 /// Writes the frames of one reply into one buffer.
-#[derive(Debug)]
 pub(crate) struct Frames {
     message_id: String,
     session_id: Option<SessionId>,
@@ -81,6 +80,8 @@ impl Frames {
     }
 
     fn put(&mut self, event: &TalkEvent) {
-        sse::frame(&mut self.out, event.name(), &event.to_json().to_string());
+        // A map with text for keys is always JSON.
+        let data = serde_json::to_string(event).unwrap_or_default();
+        sse::frame(&mut self.out, event.name(), &data);
     }
 }

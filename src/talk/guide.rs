@@ -127,7 +127,7 @@ mod tests {
         report.method = "POST".into();
         report.input_schema = Some(json!({"type": "object", "required": ["text", "city"]}));
         let answer = reply(&card(), &[current, report], "Can you file reports?", CATALOG);
-        expect_test::expect![[r#"
+        expect_test::expect![[r"
             Weather agent: Weather for any city
 
             I answer without a model. These can be called:
@@ -137,7 +137,7 @@ mod tests {
             - weather.current: Current weather
               GET /weather/{city}, needs city
 
-            The catalog with all inputs and outputs is at /.well-known/restap.json."#]]
+            The catalog with all inputs and outputs is at /.well-known/restap.json."]]
         .assert_eq(&answer);
     }
 

@@ -1,6 +1,6 @@
 //! News as a model sees them: a note that it is to remember and not to answer.
 
-use serde_json::json;
+use serde::Serialize;
 
 use super::settings::NewsContext;
 use crate::restap::NewsItem;
@@ -11,6 +11,17 @@ pub const GUARD: &str = "[NEWS — informational only. Do NOT reply to this. Thi
 
 /// JSON leaves these as they are, and a model may read them as the end of a line.
 const SEPARATORS: [char; 3] = ['\u{85}', '\u{2028}', '\u{2029}'];
+
+/// What a model sees of an item.
+#[derive(Serialize)]
+struct Line<'a> {
+    #[serde(rename = "type")]
+    kind: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    from: Option<&'a str>,
+    message: &'a str,
+    time: String,
+}
 
 /// The note of these items, oldest first; `None` without any.
 ///
@@ -35,13 +46,9 @@ pub fn note(items: &[NewsItem], limits: NewsContext) -> Option<String> {
 }
 
 fn line(item: &NewsItem, message: &str) -> String {
-    let mut line = json!({ "type": item.draft.kind });
-    if let Some(from) = &item.draft.from {
-        line["from"] = json!(from);
-    }
-    line["message"] = json!(message);
-    line["time"] = json!(time(item.timestamp));
-    let mut text = line.to_string();
+    let line = Line { kind: &item.draft.kind, from: item.draft.from.as_deref(), message, time: time(item.timestamp) };
+    // Texts are always JSON.
+    let mut text = serde_json::to_string(&line).unwrap_or_default();
     for separator in SEPARATORS {
         if text.contains(separator) {
             text = text.replace(separator, &format!("\\u{:04x}", u32::from(separator)));

@@ -9,18 +9,23 @@
 //! turn.tick(now)                                 // at turn.next_deadline()
 //! ```
 
+mod opening;
+mod step;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 
-use super::dialect::{Decoder, Dialect, ErrorReply, Event, Fault, Saved, UpstreamHead};
+use super::dialect::{Decoder, ErrorReply, Event, Fault, Saved, UpstreamHead};
 use super::failure::{Again, Failure};
 use super::frames::Frames;
 use crate::restap::talk::TalkReply;
 use crate::restap::{Delivery, ErrorCode, SessionId};
-use crate::yaml::Secret;
+
+pub use opening::{Carries, Opening, Timers};
+pub use step::{Ending, Outcome, Step};
 
 /// The longest wait for the first event before the head goes out without one.
 pub const HEAD_WITHIN: Duration = Duration::from_secs(10);
@@ -31,108 +36,7 @@ pub const GRACE: Duration = Duration::from_secs(1);
 /// How long the body of an upstream's error is waited for.
 pub const ERROR_BODY_WITHIN: Duration = Duration::from_secs(5);
 
-/// What a turn knows before its request is sent.
-#[derive(Debug)]
-pub struct Opening {
-    /// How the upstream talks.
-    pub dialect: Arc<Dialect>,
-    /// Whether the upstream was asked to stream.
-    pub streamed: bool,
-    /// What the caller gets.
-    pub delivery: Delivery,
-    /// The id of the reply's message, one for all its frames.
-    pub message_id: String,
-    /// Echoed exactly when the agent continues turns; else `None`.
-    pub session_id: Option<SessionId>,
-    /// When the upstream is too slow.
-    pub timers: Timers,
-    /// Bytes of text of one reply, and of a body that is read whole.
-    pub reply_limit: usize,
-    /// What the request carries that a second attempt may leave out.
-    pub carries: Carries,
-    /// What the upstream gave at the last turn.
-    pub saved: Saved,
-    /// Hidden where an upstream repeats it in an error.
-    pub credential: Option<Secret>,
-}
-
-/// When an upstream is too slow.
-#[derive(Debug, Clone, Copy)]
-pub struct Timers {
-    /// From the request until the answer's first byte, its head among them.
-    pub first_byte: Duration,
-    /// Between any two bytes.
-    pub idle: Duration,
-    /// Between any two events; keep-alives do not count.
-    pub progress: Duration,
-    /// Over the whole turn; off unless set.
-    pub total: Option<Duration>,
-}
-
-impl Default for Timers {
-    fn default() -> Self {
-        Self {
-            first_byte: Duration::from_mins(5),
-            idle: Duration::from_mins(2),
-            progress: Duration::from_mins(5),
-            total: None,
-        }
-    }
-}
-
-/// What a request carries from earlier turns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Carries {
-    /// Nothing that could be left out.
-    Nothing,
-    /// Pairs of history.
-    History,
-    /// Values that the upstream gave.
-    Saved,
-}
-
-/// What the gateway does after an input.
-#[derive(Debug)]
-pub enum Step {
-    /// Nothing; go on reading.
-    Wait,
-    /// Send these bytes (in front of the first ones the head, 200 `text/event-stream`); go on reading.
-    Write(Bytes),
-    /// Drop the exchange, render the request without what [`Again`] names, call [`Turn::again`], and send it.
-    Retry(Again),
-    /// A RESTAP upstream will answer under this query id. Follow it, then call [`Turn::answer`] or [`Turn::fail`];
-    /// [`Turn::tick`] goes on meanwhile.
-    Pending(String),
-    /// The turn is over; drop the exchange.
-    Over(Ending),
-}
-
-/// How a turn reaches its caller at the end.
-#[derive(Debug)]
-pub enum Ending {
-    /// The last bytes of a stream (with the head in front, if nothing was sent yet); then close the body.
-    Stream(Bytes),
-    /// 200 and this body.
-    Reply(TalkReply),
-    /// Nothing was sent: an HTTP status.
-    Refused(Failure),
-}
-
-/// How a turn went, for the history, the log and the metrics.
-#[derive(Debug, Clone, Default)]
-pub struct Outcome {
-    /// The reply, once its end is proven. Only this may enter the history.
-    pub reply: Option<TalkReply>,
-    /// Why there is none, in a stream too.
-    pub failure: Option<Failure>,
-    /// Pieces of text.
-    pub deltas: u64,
-    /// From the turn's begin to its first piece of text.
-    pub first_delta: Option<Duration>,
-}
-
-/// One message and its reply.
-#[derive(Debug)]
+/// One message and its reply. It has no `Debug`: it holds what must not be printed.
 pub struct Turn {
     opening: Opening,
     phase: Phase,
@@ -157,7 +61,6 @@ enum Heard {
     Words,
 }
 
-#[derive(Debug)]
 enum Phase {
     /// For the upstream's head.
     Waiting,
@@ -340,8 +243,8 @@ impl Turn {
         if last_frame.is_some() {
             self.times.last_event = now;
         }
-        if read.is_err() && self.heard == Heard::Nothing {
-            // The frame that fails is no event before the failure.
+        if read.is_err() && self.heard == Heard::Nothing && !self.opened {
+            // The frame that fails is no event before the failure, which can still be a status.
             events.truncate(last_frame.map_or(0, |index| index + 1));
         }
         self.tell(events, now);
@@ -395,7 +298,7 @@ impl Turn {
             reply: reply.text().to_owned(),
             session_id: None,
             finish_reason: reply.finish_reason().map(str::to_owned),
-            usage: reply.usage().cloned(),
+            usage: reply.usage(),
             suggested_actions: reply.suggested_actions().cloned(),
         };
         self.succeed(reply)
@@ -403,7 +306,7 @@ impl Turn {
 
     fn succeed(&mut self, mut reply: TalkReply) -> Step {
         self.enter(Phase::Over);
-        reply.session_id = self.opening.session_id.as_ref().map(|id| id.expose().to_owned());
+        reply.session_id.clone_from(&self.opening.session_id);
         self.outcome.reply = Some(reply.clone());
         match self.opening.delivery {
             Delivery::Json => Step::Over(Ending::Reply(reply)),

@@ -4,7 +4,8 @@
 //! which a session id may be. What operators need of them is logged by the gateway in its own words.
 
 use std::io::Write;
-use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, channel, sync_channel};
+use std::time::Duration;
 
 use tracing_subscriber::filter::LevelFilter;
 
@@ -12,6 +13,9 @@ use super::settings::{Format, Level, Settings};
 
 /// Access lines that wait for a slow stdout; further ones are dropped and counted.
 const LINES_MAX: usize = 16 << 10;
+
+/// How long the end of a process waits for its last lines.
+const FLUSH: Duration = Duration::from_secs(1);
 
 /// Bytes that one write to stdout gathers.
 const WRITE_BYTES: usize = 64 << 10;
@@ -36,7 +40,14 @@ pub fn start(settings: Settings) {
 /// Writes access lines to stdout from a thread of its own, so that no request waits for a terminal or a pipe.
 #[derive(Debug, Clone)]
 pub struct AccessLog {
-    lines: Option<SyncSender<String>>,
+    lines: Option<SyncSender<Entry>>,
+}
+
+#[derive(Debug)]
+enum Entry {
+    Line(String),
+    /// Everything before is to be written, and then this said.
+    Flush(std::sync::mpsc::Sender<()>),
 }
 
 impl AccessLog {
@@ -58,29 +69,45 @@ impl AccessLog {
 
     /// Hands over one line without its line break; `false` where stdout is too slow and the line is lost.
     pub fn line(&self, line: String) -> bool {
-        self.lines.as_ref().is_none_or(|lines| lines.try_send(line).is_ok())
+        self.lines.as_ref().is_none_or(|lines| lines.try_send(Entry::Line(line)).is_ok())
+    }
+
+    /// Waits until everything is written, a second at most.
+    pub fn flush(&self) {
+        let (written, wait) = channel();
+        if self.lines.as_ref().is_some_and(|lines| lines.try_send(Entry::Flush(written)).is_ok()) {
+            // A stdout that nobody reads does not hold the end up.
+            let _ = wait.recv_timeout(FLUSH);
+        }
     }
 }
 
-fn write(lines: &Receiver<String>) {
+fn write(entries: &Receiver<Entry>) {
     let mut buffer = Vec::with_capacity(WRITE_BYTES);
-    let mut next = lines.recv().ok();
-    while let Some(line) = next.take() {
-        buffer.extend_from_slice(line.as_bytes());
-        buffer.push(b'\n');
-        next = match lines.try_recv() {
-            Ok(line) if buffer.len() < WRITE_BYTES => Some(line),
-            other => {
-                // A closed stdout must not end the gateway.
-                let mut stdout = std::io::stdout().lock();
-                let _ = stdout.write_all(&buffer).and_then(|()| stdout.flush());
-                buffer.clear();
-                match other {
-                    Ok(line) => Some(line),
-                    Err(TryRecvError::Empty) => lines.recv().ok(),
-                    Err(TryRecvError::Disconnected) => None,
-                }
+    let mut next = entries.recv().ok();
+    while let Some(entry) = next.take() {
+        let said = match entry {
+            Entry::Line(line) => {
+                buffer.extend_from_slice(line.as_bytes());
+                buffer.push(b'\n');
+                None
             }
+            Entry::Flush(said) => Some(said),
+        };
+        let waiting = entries.try_recv();
+        if waiting.is_err() || said.is_some() || buffer.len() >= WRITE_BYTES {
+            // A closed stdout must not end the gateway.
+            let mut stdout = std::io::stdout().lock();
+            let _ = stdout.write_all(&buffer).and_then(|()| stdout.flush());
+            buffer.clear();
+        }
+        if let Some(said) = said {
+            let _ = said.send(());
+        }
+        next = match waiting {
+            Ok(entry) => Some(entry),
+            Err(TryRecvError::Empty) => entries.recv().ok(),
+            Err(TryRecvError::Disconnected) => None,
         };
     }
 }

@@ -199,7 +199,8 @@ mod tests {
         metrics.news_append("a", "stored");
         metrics.news_read("a", "empty");
         let rows: String = metrics.registry.gather().iter().fold(String::new(), |rows, family| {
-            let labels: Vec<&str> = family.get_metric()[0].get_label().iter().map(|label| label.name()).collect();
+            let labels: Vec<&str> =
+                family.get_metric()[0].get_label().iter().map(prometheus::proto::LabelPair::name).collect();
             let kind = format!("{:?}", family.get_field_type()).to_lowercase();
             format!("{rows}| `{}` | {kind} | {} | {} |\n", family.name(), labels.join(", "), family.help())
         });

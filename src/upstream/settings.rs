@@ -147,7 +147,8 @@ fn authorization(fields: &mut Fields<'_, '_>) -> Option<Secret> {
     let rivals: Vec<_> = written.chain(fields.get("basic")).chain(fields.get("bearer")).collect();
     if let [first, rest @ ..] = rivals.as_slice() {
         for rival in rest {
-            let message = format!("`Authorization` is already set by `{}`", first.key().unwrap_or_default());
+            let by = first.key().filter(|key| matches!(*key, "basic" | "bearer")).unwrap_or("headers");
+            let message = format!("`Authorization` is already set by `{by}`");
             fields.problem(Problem::error(*rival, message).at_key().help("keep one of them"));
         }
     }

@@ -83,6 +83,8 @@ struct Stored {
     content: Content,
     /// The text before its variables were filled in, where it has any.
     written: Option<Box<str>>,
+    /// A variable in its text could not be filled in, which is a problem already.
+    unset: bool,
 }
 
 #[derive(Debug)]
@@ -117,12 +119,15 @@ impl Document {
             match variable::expand(text, environment) {
                 Ok(None) => {}
                 Ok(Some(value)) => node.written = Some(std::mem::replace(text, value.into())),
-                Err(invalid) => self.faults.extend(invalid.into_iter().map(|invalid| Fault {
-                    node: index,
-                    key: false,
-                    message: invalid.to_string(),
-                    help: invalid.help(),
-                })),
+                Err(invalid) => {
+                    node.unset = true;
+                    self.faults.extend(invalid.into_iter().map(|invalid| Fault {
+                        node: index,
+                        key: false,
+                        message: invalid.to_string(),
+                        help: invalid.help(),
+                    }));
+                }
             }
         }
     }
@@ -140,6 +145,11 @@ impl Document {
     /// What paths in the file are relative to.
     pub fn directory(&self) -> &Path {
         &self.directory
+    }
+
+    /// Whether nothing is wrong with the text itself: no key stands twice, every variable could be filled in.
+    pub fn is_sound(&self) -> bool {
+        self.faults.is_empty()
     }
 
     pub(super) fn text(&self) -> &str {
@@ -165,10 +175,21 @@ impl<'d> Node<'d> {
         }
     }
 
-    /// Its text, if it is text.
+    /// Its text, if it is text and every variable in it could be filled in.
     pub fn as_text(self) -> Option<&'d str> {
         match self.kind() {
-            Kind::Text(text) => Some(text),
+            Kind::Text(text) if !self.is_unset() => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Its number, if it is a whole one, or a variable that holds one.
+    pub fn as_whole_number(self) -> Option<i128> {
+        match self.kind() {
+            Kind::Integer(number) => Some(number),
+            // JSON Schema does not tell 5.0 from 5 either.
+            Kind::Float(number) if number.fract() == 0.0 && number.abs() < 1e18 => Some(number as i128),
+            Kind::Text(text) if self.is_filled_in() => text.parse().ok(),
             _ => None,
         }
     }
@@ -243,6 +264,11 @@ impl<'d> Node<'d> {
     /// Whether its text holds variables, so that it may not be shown.
     pub fn is_filled_in(self) -> bool {
         self.stored().is_some_and(|stored| stored.written.is_some())
+    }
+
+    /// Whether a variable in its text could not be filled in, so that there is nothing more to say about it.
+    pub fn is_unset(self) -> bool {
+        self.stored().is_some_and(|stored| stored.unset)
     }
 
     /// Such as `agent.capabilities[2].route.upstream`; empty for the root.

@@ -64,7 +64,7 @@ pub(super) fn of(text: &str, span: Span, hidden: &[Range<usize>]) -> Option<Exce
         excerpt.text.push(CUT);
     }
     excerpt.width = excerpt.width.max(1);
-    Some(excerpt)
+    (!excerpt.text.trim().is_empty()).then_some(excerpt)
 }
 
 /// The line of a place in a text that could not be read. Nothing is known of what is a credential there, so a line
@@ -79,6 +79,20 @@ pub(super) fn unread(text: &str, line: u32, column: u32) -> Option<Excerpt> {
     let before = (column as usize).checked_sub(1)?;
     let offset = content.char_indices().nth(before).map_or(content.len(), |(offset, _)| offset);
     of(content, Span { line: 1, column, offset, length: 1 }, &[])
+}
+
+/// A text without what the URLs in it should not show.
+pub(super) fn without_credentials(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    let mut from = 0;
+    for range in credentials_in_urls(text) {
+        // What looks like a URL in the query of another is hidden already.
+        let Some(before) = text.get(from..range.start) else { continue };
+        shown.push_str(before);
+        shown.push(HIDDEN);
+        from = range.end;
+    }
+    shown + text.get(from..).unwrap_or_default()
 }
 
 /// The bytes of the line that a byte stands in, no more than [`SIDE_MAX`] on either side.
@@ -154,6 +168,18 @@ mod tests {
             (line.as_str(), marker.as_str()),
             ("{url: \"http://…@host/?…\", x: 1}", "                             ^")
         );
+    }
+
+    #[test]
+    fn a_text_can_be_quoted_without_them() {
+        for (text, shown) in [
+            ("http://me:pw@host/?k=v", "http://…@host/?…"),
+            ("a http://h/ https://me@h", "a http://h/ https://…@h"),
+            ("http://h/?q=x://me@h", "http://h/?…"),
+            ("no URL: a@b?c", "no URL: a@b?c"),
+        ] {
+            assert_eq!(without_credentials(text), shown);
+        }
     }
 
     #[test]

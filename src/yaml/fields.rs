@@ -3,9 +3,10 @@
 use serde_json::{Map, Value as Json, json};
 
 use super::document::{Kind, Node};
+use super::mismatch::{joined, one_of};
 use super::nearest;
 use super::report::{Problem, Report};
-use super::slot::{Side, Slot, joined, one_of, variable};
+use super::slot::{Side, Slot, variable};
 use super::value::{Value, Written};
 
 /// Known keys that an error lists where none is near.
@@ -19,6 +20,14 @@ const LISTED_MAX: usize = 12;
 pub struct Fields<'f, 'd> {
     side: FieldsSide<'f, 'd>,
     known: Vec<&'static str>,
+    others: Others,
+}
+
+/// What becomes of keys that nobody asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Others {
+    Refused,
+    Welcome,
 }
 
 #[derive(Debug)]
@@ -33,8 +42,12 @@ impl<'f, 'd> Fields<'f, 'd> {
         report: &'f Report<'d>,
         read: impl FnOnce(&mut Fields<'_, 'd>) -> Option<T>,
     ) -> Option<T> {
-        let mut fields = Fields { side: FieldsSide::Read { node, report }, known: Vec::new() };
+        let side = FieldsSide::Read { node, report };
+        let mut fields = Fields { side, known: Vec::new(), others: Others::Refused };
         let value = read(&mut fields);
+        if fields.others == Others::Welcome {
+            return value;
+        }
         for child in node.children().filter(|child| !child.key().is_some_and(|key| fields.known.contains(&key))) {
             // Nobody knows what it is, so it may be a credential under a misspelt key.
             report.hide(child);
@@ -48,14 +61,20 @@ impl<'f, 'd> Fields<'f, 'd> {
         read: impl FnOnce(&mut Fields<'_, 'd>) -> Option<T>,
     ) -> Json {
         let side = FieldsSide::Describe { properties: Map::new(), required: Vec::new(), definitions };
-        let mut fields = Fields { side, known: Vec::new() };
+        let mut fields = Fields { side, known: Vec::new(), others: Others::Refused };
         read(&mut fields);
+        let others = fields.others == Others::Welcome;
         let FieldsSide::Describe { properties, required, .. } = fields.side else { return Json::Null };
-        let mut schema = json!({"type": "object", "properties": properties, "additionalProperties": false});
+        let mut schema = json!({"type": "object", "properties": properties, "additionalProperties": others});
         if let (Some(schema), false) = (schema.as_object_mut(), required.is_empty()) {
             schema.insert("required".into(), json!(required));
         }
         schema
+    }
+
+    /// Lets the operator write keys of any other name.
+    pub fn welcome_others(&mut self) {
+        self.others = Others::Welcome;
     }
 
     /// A key that may be missing.
@@ -225,6 +244,7 @@ fn unknown_key<'d>(child: Node<'d>, known: &[&'static str]) -> Problem<'d> {
     let problem = Problem::error(child, format!("unknown key `{key}`")).at_key();
     match nearest(key, known.iter().copied()) {
         Some(name) => problem.help(format!("did you mean `{name}`?")),
+        None if known.len() == 1 => problem.help(format!("the only key is {}", known.concat())),
         None if known.len() <= LISTED_MAX => {
             problem.help(format!("the keys are {}", joined(known.iter().copied(), "and")))
         }

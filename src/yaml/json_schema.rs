@@ -1,13 +1,18 @@
 //! `JsonSchema`: a JSON Schema in the file, or in a file that it names.
 
+use std::path::PathBuf;
+
 use jsonschema::{Draft, ValidationError};
 use serde_json::{Value as Json, json};
 
-use super::document::{Kind, Node};
+use super::document::Kind;
 use super::file;
+use super::mismatch::Mismatch;
 use super::report::Problem;
-use super::slot::{Mismatch, Slot, text};
+use super::slot::Slot;
 use super::value::Value;
+
+const TYPES: &str = "string, number, integer, boolean, array, object and null";
 
 /// Problems of one schema that are reported.
 const PROBLEMS_MAX: usize = 10;
@@ -25,47 +30,49 @@ impl From<JsonSchema> for Json {
 /// The schema itself, or `{file: path}`.
 impl Value for JsonSchema {
     fn take(slot: Slot<'_, '_>) -> Option<Self> {
-        let report = slot.report();
-        slot.value(json!({"type": ["object", "boolean"]}), |node| match (node.kind(), file_of(node)) {
-            (_, Some(path)) => {
-                let path = node.document().directory().join(text(path, "a path")?);
-                let schema = file::read_json(&path).map_err(Mismatch::new);
-                if let Some(report) = report {
-                    report.file(path);
-                }
-                let schema = schema?;
-                match problems(&schema).into_iter().next() {
-                    None => Ok(Self(schema)),
-                    Some((pointer, reason)) if pointer.is_empty() => Err(Mismatch::new(reason)),
-                    Some((pointer, reason)) => Err(Mismatch::new(format!("{reason} (at {pointer} in the file)"))),
-                }
-            }
-            (Kind::Mapping | Kind::Bool(_), None) => {
-                let schema = node.to_json();
-                for (pointer, reason) in problems(&schema) {
-                    if let Some(report) = report {
-                        report.add(Problem::error(node.nearest(&pointer), reason));
+        slot.mapping_with_or("file", Self::out_of_file, |slot| {
+            let report = slot.report();
+            let schema = json!({"anyOf": [{"type": "boolean"}, {"type": "object", "not": {"required": ["file"]}}]});
+            slot.value(schema, |node| match node.kind() {
+                Kind::Mapping | Kind::Bool(_) => {
+                    let schema = node.to_json();
+                    for (pointer, reason) in problems(&schema) {
+                        if let Some(report) = report {
+                            report.add(Problem::error(node.nearest(&pointer), reason));
+                        }
                     }
+                    Ok(Self(schema))
                 }
-                Ok(Self(schema))
-            }
-            _ => Err(Mismatch::found(node, "a JSON Schema, or {file: path}")),
+                _ => Err(Mismatch::found(node, "a JSON Schema, or {file: path}")),
+            })
         })
     }
 }
 
-fn file_of(node: Node<'_>) -> Option<Node<'_>> {
-    let mut entries = node.children();
-    match (entries.next(), entries.next()) {
-        (Some(entry), None) if entry.key() == Some("file") => Some(entry),
-        _ => None,
+impl JsonSchema {
+    fn out_of_file(slot: Slot<'_, '_>) -> Option<Self> {
+        slot.section("schema_file", |fields| {
+            let path: PathBuf = fields.required("file", "The file that holds the schema, as JSON or YAML.")?;
+            let (node, report) = (fields.get("file")?, fields.report()?);
+            report.file(path.clone());
+            let read = file::read_json(&path).and_then(|schema| match problems(&schema).into_iter().next() {
+                None => Ok(Self(schema)),
+                Some((pointer, reason)) if pointer.is_empty() => Err(reason),
+                Some((pointer, reason)) => Err(format!("{reason} (at {pointer} in the file)")),
+            });
+            read.map_err(|reason| report.add(Problem::error(node, reason))).ok()
+        })
     }
 }
 
 /// JSON pointers to what keeps a schema from being one, and why.
 fn problems(schema: &Json) -> Vec<(String, String)> {
-    let problem =
-        |what: &str, error: &ValidationError<'_>| (error.instance_path().to_string(), format!("{what}: {error}"));
+    let problem = |what: &str, error: &ValidationError<'_>| {
+        let pointer = error.instance_path().to_string();
+        // The rule that a wrong type breaks is a list of forms, which says less than the types themselves.
+        let reason = if pointer.ends_with("/type") { format!("the types are {TYPES}") } else { error.to_string() };
+        (pointer, format!("{what}: {reason}"))
+    };
     let errors = jsonschema::draft202012::meta::validator();
     let errors: Vec<_> = errors.iter_errors(schema).take(PROBLEMS_MAX).collect();
     if !errors.is_empty() {

@@ -15,6 +15,7 @@ pub mod file;
 
 pub mod diagnostic;
 mod excerpt;
+pub mod mismatch;
 mod nearest;
 pub mod report;
 
@@ -23,10 +24,11 @@ pub use document::{Document, Kind, Node};
 pub use excerpt::Excerpt;
 pub use fields::Fields;
 pub use json_schema::JsonSchema;
+pub use mismatch::{Mismatch, joined};
 pub use nearest::nearest;
 pub use period::Period;
 pub use report::{Problem, Report};
 pub use secret::Secret;
 pub use size::ByteSize;
-pub use slot::{Mismatch, Slot, Switch, joined};
+pub use slot::{Slot, Switch};
 pub use value::{ReadableFile, Scalar, Value, Written};

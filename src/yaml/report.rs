@@ -1,7 +1,7 @@
 //! `Report`: every problem that reading finds, so that none stops the reading.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::path::PathBuf;
 
@@ -132,6 +132,9 @@ impl<'d> Report<'d> {
         }
         let mut problems = self.problems.into_inner();
         problems.sort_by_key(|problem| (order(problem.node), problem.span().line, problem.span().column));
+        // What an alias repeats is wrong as often as it is repeated, and is told once.
+        let mut told = HashSet::with_capacity(problems.len());
+        problems.retain(|problem| told.insert((order(problem.node), problem.span().offset, problem.message.clone())));
         let hidden_in = |node: Node<'d>| hidden.get(&order(node)).map_or(&[][..], Vec::as_slice);
         problems.into_iter().map(|problem| problem.diagnose(&hidden_in)).collect()
     }

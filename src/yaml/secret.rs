@@ -38,7 +38,8 @@ impl fmt::Debug for Secret {
 impl Value for Secret {
     fn take(slot: Slot<'_, '_>) -> Option<Self> {
         let (node, report) = (slot.node(), slot.report());
-        if let (Some(node), Some(report)) = (node, report) {
+        // A path is no secret, and an unknown key hides what it holds.
+        if let (Some(node), Some(report)) = (node.filter(|node| node.kind() != Kind::Mapping), report) {
             report.hide(node);
         }
         let secret = slot.mapping_or(

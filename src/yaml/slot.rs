@@ -8,10 +8,8 @@ use serde_json::{Map, Value as Json, json};
 
 use super::document::{Kind, Node};
 use super::fields::Fields;
+use super::mismatch::{Mismatch, one_of, parse, text};
 use super::report::{Problem, Report};
-
-/// Characters of a wrong text that an error repeats.
-const QUOTED_MAX: usize = 40;
 
 /// The place of one value.
 ///
@@ -39,15 +37,6 @@ pub enum Switch<T> {
     Default,
     /// Settings of its own.
     On(T),
-}
-
-/// Why a scalar is not what was expected.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mismatch {
-    /// What is wrong.
-    pub message: String,
-    /// What to write instead.
-    pub help: Option<String>,
 }
 
 impl<'s, 'd> Slot<'s, 'd> {
@@ -91,6 +80,7 @@ impl<'s, 'd> Slot<'s, 'd> {
                 *described = schema;
                 None
             }
+            Side::Read { node, .. } if node.is_unset() => None,
             Side::Read { node, report } => match read(node) {
                 Ok(value) => Some(value),
                 Err(mismatch) => {
@@ -138,12 +128,7 @@ impl<'s, 'd> Slot<'s, 'd> {
         let schema = json!({"type": "integer", "minimum": least as i64, "maximum": most as u64});
         let expects = format!("a whole number from {least} to {most}");
         self.value(json!({"anyOf": [schema, variable()]}), |node| {
-            let number = match node.kind() {
-                Kind::Integer(number) => Some(number),
-                Kind::Text(text) if node.is_filled_in() => text.parse().ok(),
-                _ => None,
-            };
-            let number = number.filter(|number| (least..=most).contains(number));
+            let number = node.as_whole_number().filter(|number| (least..=most).contains(number));
             number.and_then(|number| T::try_from(number).ok()).ok_or_else(|| Mismatch::found(node, &expects))
         })
     }
@@ -238,7 +223,17 @@ impl<'s, 'd> Slot<'s, 'd> {
         mapping: impl FnOnce(Slot<'_, 'd>) -> Option<T>,
         other: impl FnOnce(Slot<'_, 'd>) -> Option<T>,
     ) -> Option<T> {
-        self.either(|kind| kind == Kind::Mapping, mapping, other)
+        self.either(|node| node.kind() == Kind::Mapping, mapping, other)
+    }
+
+    /// Two forms of the same thing: a mapping with this key, or another that is read where none stands.
+    pub fn mapping_with_or<T>(
+        self,
+        key: &str,
+        mapping: impl FnOnce(Slot<'_, 'd>) -> Option<T>,
+        other: impl FnOnce(Slot<'_, 'd>) -> Option<T>,
+    ) -> Option<T> {
+        self.either(|node| node.get(key).is_some(), mapping, other)
     }
 
     /// Two forms of the same thing: a list, or another that is read where none stands.
@@ -247,17 +242,19 @@ impl<'s, 'd> Slot<'s, 'd> {
         list: impl FnOnce(Slot<'_, 'd>) -> Option<T>,
         other: impl FnOnce(Slot<'_, 'd>) -> Option<T>,
     ) -> Option<T> {
-        self.either(|kind| kind == Kind::List, list, other)
+        self.either(|node| node.kind() == Kind::List, list, other)
     }
 
     /// Something that `off` or `false` switches off, and that `true` leaves as it is by default.
     pub fn switch<T>(self, on: impl FnOnce(Slot<'_, 'd>) -> Option<T>) -> Option<Switch<T>> {
         self.either(
-            |kind| matches!(kind, Kind::Bool(_) | Kind::Text("off")),
+            |node| matches!(node.kind(), Kind::Bool(_) | Kind::Text("off" | "no" | "on" | "yes")),
             |slot| {
-                slot.value(json!({"enum": ["off", false, true]}), |node| match node.kind() {
+                slot.value(json!({"anyOf": [{"enum": ["off", false, true]}, variable()]}), |node| match node.kind() {
+                    Kind::Bool(false) | Kind::Text("off") => Ok(Switch::Off),
                     Kind::Bool(true) => Ok(Switch::Default),
-                    _ => Ok(Switch::Off),
+                    Kind::Text("no") => Err(Mismatch::found(node, "a mapping or off").help("write off")),
+                    _ => Err(Mismatch::found(node, "a mapping or off").help("write true, or leave the key out")),
                 })
             },
             |slot| on(slot).map(Switch::On),
@@ -266,7 +263,7 @@ impl<'s, 'd> Slot<'s, 'd> {
 
     fn either<T>(
         self,
-        is_first: impl FnOnce(Kind<'d>) -> bool,
+        is_first: impl FnOnce(Node<'d>) -> bool,
         first: impl FnOnce(Slot<'_, 'd>) -> Option<T>,
         second: impl FnOnce(Slot<'_, 'd>) -> Option<T>,
     ) -> Option<T> {
@@ -275,93 +272,24 @@ impl<'s, 'd> Slot<'s, 'd> {
                 let (mut one, mut two) = (Json::Null, Json::Null);
                 first(Slot::describe(&mut one, definitions));
                 second(Slot::describe(&mut two, definitions));
-                *schema = json!({"anyOf": [one, two]});
+                let forms = [one, two].into_iter().flat_map(|form| match form {
+                    // A form that has forms itself adds them to ours.
+                    Json::Object(mut form) if form.len() == 1 && form.contains_key("anyOf") => {
+                        form.remove("anyOf").and_then(|forms| Some(forms.as_array()?.clone())).unwrap_or_default()
+                    }
+                    form => vec![form],
+                });
+                *schema = json!({"anyOf": forms.collect::<Vec<_>>()});
                 None
             }
             Side::Read { node, .. } => {
-                if is_first(node.kind()) {
+                if is_first(node) {
                     first(self)
                 } else {
                     second(self)
                 }
             }
         }
-    }
-}
-
-impl Mismatch {
-    /// A sentence of its own.
-    pub fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), help: None }
-    }
-
-    /// `expected a list, found the text "no"`.
-    pub fn found(node: Node<'_>, expects: &str) -> Self {
-        let (found, help) = match node.kind() {
-            Kind::Null => ("nothing".to_owned(), Some("write a value, or leave the key out".to_owned())),
-            Kind::Text(_) => (format!("the text {}", quote(node.written())), None),
-            Kind::List => ("a list".to_owned(), None),
-            Kind::Mapping => ("a mapping".to_owned(), None),
-            Kind::Bool(_) | Kind::Integer(_) | Kind::Float(_) => (node.written().to_owned(), None),
-        };
-        Self { message: format!("expected {expects}, found {found}"), help }
-    }
-
-    /// What to write instead.
-    pub fn help(self, help: impl Into<String>) -> Self {
-        Self { help: Some(help.into()), ..self }
-    }
-
-    /// The problem that it is with a node.
-    pub fn about(self, node: Node<'_>) -> Problem<'_> {
-        let problem = Problem::error(node, self.message);
-        match self.help {
-            Some(help) => problem.help(help),
-            None => problem,
-        }
-    }
-}
-
-/// Takes the text of a node. Numbers and booleans are no text; the error says how to make them so.
-pub(super) fn text<'d>(node: Node<'d>, expects: &str) -> Result<&'d str, Mismatch> {
-    match node.kind() {
-        Kind::Text(text) => Ok(text),
-        Kind::Bool(_) | Kind::Integer(_) | Kind::Float(_) => {
-            Err(Mismatch::found(node, expects).help(format!("put it in quotes: \"{}\"", node.written())))
-        }
-        _ => Err(Mismatch::found(node, expects)),
-    }
-}
-
-pub(super) fn parse<T: FromStr>(text: &str, expects: &str) -> Result<T, Mismatch>
-where
-    T::Err: Display,
-{
-    text.parse().map_err(|error: T::Err| Mismatch::new(error.to_string()).help(format!("write {expects}")))
-}
-
-pub(super) fn one_of<T: Clone>(node: Node<'_>, words: &[(&str, T)]) -> Result<T, Mismatch> {
-    let found = node.as_text().and_then(|text| words.iter().find(|(name, _)| *name == text));
-    found.map(|(_, value)| value.clone()).ok_or_else(|| {
-        let names = words.iter().map(|(name, _)| *name);
-        let mismatch = Mismatch::found(node, &joined(names.clone(), "or"));
-        let quoted = names.clone().find(|name| node.as_text().is_none() && node.written() == *name);
-        let nearest = node.as_text().and_then(|text| super::nearest(text, names));
-        match (quoted, nearest) {
-            (Some(name), _) => mismatch.help(format!("put it in quotes: \"{name}\"")),
-            (None, Some(name)) => mismatch.help(format!("did you mean `{name}`?")),
-            (None, None) => mismatch,
-        }
-    })
-}
-
-/// `a, b or c`.
-pub fn joined<'n>(names: impl IntoIterator<Item = &'n str>, last: &str) -> String {
-    let names: Vec<&str> = names.into_iter().collect();
-    match names.split_last() {
-        Some((end, [])) => (*end).to_owned(),
-        Some((end, start)) => format!("{} {last} {end}", start.join(", ")),
-        None => String::new(),
     }
 }
 
@@ -373,12 +301,4 @@ pub(super) fn variable() -> Json {
 /// The schema of a text that matches a regular expression, or holds a variable.
 pub fn text_like(pattern: &str) -> Json {
     json!({"type": "string", "pattern": format!("^({pattern})$|\\$\\{{")})
-}
-
-fn quote(text: &str) -> String {
-    let mut quoted: String = text.chars().take(QUOTED_MAX).collect();
-    if quoted.len() < text.len() {
-        quoted.push('…');
-    }
-    format!("{quoted:?}")
 }

@@ -7,8 +7,9 @@ use serde_json::{Map, Value as Json, json};
 
 use super::document::Kind;
 use super::file;
+use super::mismatch::{Mismatch, parse, text};
 use super::report::Problem;
-use super::slot::{Mismatch, Slot, parse, text, text_like};
+use super::slot::{Slot, text_like};
 use super::{ByteSize, Period};
 
 /// A type that stands as a value in a file.
@@ -54,9 +55,9 @@ impl Value for ByteSize {
             text_like(Self::PATTERN),
         ]});
         let expects = "a size such as 512KiB or 1MiB";
-        slot.value(schema, |node| match node.kind() {
-            Kind::Integer(bytes) if bytes >= 0 => parse(&bytes.to_string(), expects),
-            Kind::Text(text) => parse(text, expects),
+        slot.value(schema, |node| match (node.kind(), node.as_whole_number()) {
+            (Kind::Text(text), _) => parse(text, expects),
+            (_, Some(bytes)) if bytes >= 0 => parse(&bytes.to_string(), expects),
             _ => Err(Mismatch::found(node, expects)),
         })
     }
@@ -128,7 +129,7 @@ impl Value for http::HeaderName {
     fn take(slot: Slot<'_, '_>) -> Option<Self> {
         slot.value(json!({"type": "string"}), |node| {
             let name = text(node, "the name of a header")?;
-            name.parse().map_err(|_| Mismatch::new(format!("{name:?} can't be the name of a header")))
+            name.parse().map_err(|_| Mismatch::new(format!("{:?} can't be the name of a header", node.written())))
         })
     }
 }

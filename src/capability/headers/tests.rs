@@ -132,6 +132,7 @@ fn credentials_of_the_gateway_and_overrides_go_on_only_where_they_are_named() {
         "x-api-key: x",
         "x-http-method-override: DELETE",
         "x-original-url: /admin",
+        "proxy: http://evil.example",
     ];
     for line in lines {
         let (name, value) = line.split_once(": ").unwrap();

@@ -115,8 +115,11 @@ impl Validation {
         self.mode
     }
 
-    /// Compiles every schema now, and says which of them can't be.
+    /// Compiles every schema that is needed now, and says which of them can't be.
     pub fn compile(&self) -> Result<(), Vec<InvalidSchema>> {
+        if self.mode == Validate::Off {
+            return Ok(());
+        }
         let of_parameters = self.parameters.iter().map(Checked::compile);
         let of_body =
             self.body.iter().map(|schema| schema.compile().map(drop).map_err(|problem| invalid(None, problem)));
@@ -161,6 +164,10 @@ impl Validation {
                 Taken::Other => return Ok(()),
                 Taken::No => return Err(Refused::MediaType(self.first_content_type().to_owned())),
             }
+        }
+        let plain = |coding: &header::HeaderValue| coding.as_bytes().eq_ignore_ascii_case(b"identity");
+        if !headers.get_all(header::CONTENT_ENCODING).iter().all(plain) {
+            return Err(Refused::Json("it is compressed; send it without Content-Encoding".to_owned()));
         }
         let body = json::parse(body).map_err(|error| Refused::Json(error.to_string()))?;
         let found = schema.check(&body, Part::Body).map_err(|problem| Refused::Schema(invalid(None, problem)))?;

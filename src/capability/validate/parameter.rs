@@ -15,21 +15,38 @@ pub(super) struct Checked {
     name: Box<str>,
     location: Location,
     required: bool,
-    is_array: bool,
-    /// `None` where anything goes: objects have no one form in a query.
+    form: Form,
+    /// `None` where any text will do.
     schema: Option<Schema>,
+}
+
+/// How often a parameter may stand in a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// Once.
+    Single,
+    /// Once with commas, or once for each item.
+    List,
+    /// Under names of its own, which have no one form in a query: only that it is there is checked.
+    Object,
 }
 
 impl Checked {
     pub(super) fn new(parameter: &Parameter) -> Self {
         let schema = schema_of(parameter);
-        let is_array = schema.as_ref().is_some_and(|schema| mentions_array(schema.get("type")));
+        let form = match parameter.kind.as_str() {
+            "object" => Form::Object,
+            _ if mentions_array(schema.get("type")) => Form::List,
+            _ => Form::Single,
+        };
+        let says_string = schema.len() == 1 && schema.get("type").is_some_and(|kind| kind == "string");
+        let any_text = form == Form::Object || schema.is_empty() || says_string;
         Self {
             name: parameter.name.as_str().into(),
             location: parameter.location,
             required: parameter.required,
-            is_array,
-            schema: schema.filter(|_| parameter.kind != "object").map(|schema| Schema::new(schema.into())),
+            form,
+            schema: (!any_text).then(|| Schema::new(schema.into())),
         }
     }
 
@@ -45,32 +62,33 @@ impl Checked {
         };
         match (texts.as_slice(), &self.schema) {
             ([], _) if self.required => refuse("required", "must be there"),
+            ([_, _, ..], _) if self.form == Form::Single => refuse("maxItems", "must be there once only"),
             ([], _) | (_, None) => {}
-            ([_, _, ..], Some(_)) if !self.is_array => refuse("maxItems", "must be there once only"),
-            (texts, Some(schema)) => {
-                let problem = |problem: &str| invalid(Some(&self.name), problem);
-                let mut reason = Vec::new();
-                for reading in self.readings(texts) {
-                    let found = schema.check(&reading, self.part()).map_err(problem)?;
-                    if found.is_empty() {
-                        return Ok(());
-                    }
-                    // The first reading is the most likely one, so it is the one that is explained.
-                    if reason.is_empty() {
-                        reason = found;
-                    }
-                }
-                violations.extend(reason.into_iter().map(|reason| self.violation(reason.keyword, reason.message)));
-            }
+            (texts, Some(schema)) => violations.extend(self.broken(schema, texts)?),
         }
         Ok(())
+    }
+
+    /// Why no reading of the text fits: what is wrong with the first one, which is the most likely.
+    fn broken(&self, schema: &Schema, texts: &[String]) -> Result<Vec<Violation>, InvalidSchema> {
+        let mut reasons = Vec::new();
+        for reading in self.readings(texts) {
+            let found = schema.check(&reading, self.part()).map_err(|problem| invalid(Some(&self.name), problem))?;
+            if found.is_empty() {
+                return Ok(found);
+            }
+            if reasons.is_empty() {
+                reasons = found;
+            }
+        }
+        Ok(reasons.into_iter().map(|reason| self.violation(reason.keyword, reason.message)).collect())
     }
 
     /// The values as text, one for each time that the parameter stands in the request.
     fn texts(&self, input: &Input<'_>) -> Vec<String> {
         match self.location {
             Location::Path => input.params.get(&self.name).map(str::to_owned).into_iter().collect(),
-            Location::Query => of_query(input.query.unwrap_or_default(), &self.name, self.schema.is_none()),
+            Location::Query => of_query(input.query.unwrap_or_default(), &self.name, self.form),
             Location::Header => of_header(input.headers, &self.name),
         }
     }
@@ -79,7 +97,7 @@ impl Checked {
     /// repeated parameters or with commas.
     fn readings(&self, texts: &[String]) -> Vec<Value> {
         let as_text = |text: &str| Value::String(text.to_owned());
-        if !self.is_array {
+        if self.form != Form::List {
             let text = texts.first().map_or("", String::as_str);
             return [scalar(text), as_text(text)].into();
         }
@@ -105,18 +123,14 @@ impl Checked {
 }
 
 /// The schema as written, with the parameter's type where it says none.
-fn schema_of(parameter: &Parameter) -> Option<Map<String, Value>> {
-    let mut schema = match &parameter.schema {
-        None => Map::new(),
-        Some(Value::Object(schema)) => schema.clone(),
-        Some(_) => return None,
-    };
+fn schema_of(parameter: &Parameter) -> Map<String, Value> {
+    let mut schema = parameter.schema.as_ref().and_then(Value::as_object).cloned().unwrap_or_default();
     let typed = ["type", "$ref", "allOf", "anyOf", "oneOf", "enum", "const"];
     let json_types = ["string", "integer", "number", "boolean", "array", "null"];
     if !typed.iter().any(|keyword| schema.contains_key(*keyword)) && json_types.contains(&parameter.kind.as_str()) {
         schema.insert("type".to_owned(), parameter.kind.as_str().into());
     }
-    Some(schema)
+    schema
 }
 
 fn mentions_array(kind: Option<&Value>) -> bool {
@@ -128,10 +142,10 @@ fn mentions_array(kind: Option<&Value>) -> bool {
 }
 
 /// An object's entries stand under names of their own, as in `filter[color]=red`.
-fn of_query(query: &str, name: &str, is_object: bool) -> Vec<String> {
+fn of_query(query: &str, name: &str, form: Form) -> Vec<String> {
     let is_it = |pair: &&str| {
         let found = query::name(pair);
-        *found == *name || is_object && found.strip_prefix(name).is_some_and(|rest| rest.starts_with('['))
+        *found == *name || form == Form::Object && found.strip_prefix(name).is_some_and(|rest| rest.starts_with('['))
     };
     query::pairs(query).filter(is_it).map(|pair| query::value(pair).into_owned()).collect()
 }

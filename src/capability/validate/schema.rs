@@ -97,6 +97,7 @@ fn demand(error: &ValidationError<'_>) -> String {
             let kinds: Vec<_> = kinds.iter().map(|kind| with_article(&kind.to_string())).collect();
             format!("must be {}", kinds.join(" or "))
         }
+        Kind::Required { property: Value::String(property) } => format!("needs the property `{}`", clip(property)),
         Kind::Required { property } => format!("needs the property {}", code(property)),
         Kind::AdditionalProperties { unexpected } | Kind::UnevaluatedProperties { unexpected } => {
             format!("has properties that are not taken: {}; remove them", names(unexpected))

@@ -144,7 +144,7 @@ fn a_body_is_held_against_its_schema() {
             "Body  additionalProperties: has properties that are not taken: `colour`; remove them",
         ]
     );
-    assert_eq!(body(schema, "{}"), ["Body  required: needs the property `\"name\"`"]);
+    assert_eq!(body(schema, "{}"), ["Body  required: needs the property `name`"]);
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn of_several_alternatives_the_closest_one_is_explained() {
     ]});
     assert_eq!(
         body(schema.clone(), r#"{"kind": "card"}"#),
-        ["Body  oneOf: fits none of its 3 alternatives; for the closest one it needs the property `\"number\"`"]
+        ["Body  oneOf: fits none of its 3 alternatives; for the closest one it needs the property `number`"]
     );
     assert_eq!(
         body(
@@ -222,7 +222,7 @@ fn a_large_body_that_is_wrong_everywhere_costs_little() {
         lines,
         ["Body  schema: does not fit its schema, and is too large to say where; send a smaller part of it to find out"]
     );
-    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
 }
 
 #[test]
@@ -240,7 +240,7 @@ fn no_pattern_and_no_recursion_takes_long() {
     }}});
     let deep = format!("{}{{}}{}", "{\"a\":1,\"b\":1,\"c\":".repeat(100), "}".repeat(100));
     assert_eq!(body(twice, &deep).len(), 1);
-    assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
 }
 
 #[test]
@@ -252,6 +252,9 @@ fn a_body_must_be_there_and_be_json_whose_keys_are_single() {
         let refused = check(&entry, "/b", sent, Some(text)).unwrap_err();
         assert!(matches!(&refused, Refused::Json(_)) && refused.to_string().starts_with("the body is not JSON: "));
     }
+    let compressed = check(&entry, "/b", &["content-encoding: gzip"], Some(b"\x1f\x8b")).unwrap_err().to_string();
+    assert_eq!(compressed, "the body is not JSON: it is compressed; send it without Content-Encoding");
+    assert_eq!(check(&entry, "/b", &["content-encoding: identity"], Some(b"{}")), Ok(()));
     let mut get = entry.clone();
     get.method = Method::GET;
     assert_eq!(check(&get, "/b", &[], Some(b"")), Ok(()));

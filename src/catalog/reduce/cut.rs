@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{Holds, fits, holds};
+use super::{Holds, Place, fits, holds};
 
 /// Bytes of a schema without others in it that stays whole where it is cut.
 const LEAF_BYTES_MAX: usize = 128;
@@ -35,23 +35,23 @@ impl<'s> Cut<'s> {
     /// The cut schema, if it is within the budget.
     pub(super) fn whole(mut self) -> Option<Value> {
         let budget = self.left;
-        self.schema(self.root, 0).filter(|cut| fits(cut, budget))
+        self.schema(self.root, Place::ROOT).filter(|cut| fits(cut, budget))
     }
 
-    fn schema(&mut self, schema: &Value, depth: usize) -> Option<Value> {
+    fn schema(&mut self, schema: &Value, place: Place) -> Option<Value> {
         self.spend(2)?;
         let Value::Object(map) = schema else { return Some(schema.clone()) };
         if let Some(Value::String(reference)) = map.get("$ref") {
-            return self.reference(reference, map, depth);
+            return self.reference(reference, map, place);
         }
         let is_leaf = map.iter().all(|(keyword, value)| holds(keyword, value) == Holds::Nothing);
-        if depth >= self.depth && !(is_leaf && fits(schema, LEAF_BYTES_MAX)) {
+        if place.depth >= self.depth && !(is_leaf && fits(schema, LEAF_BYTES_MAX)) {
             return self.stub(map, None);
         }
         let mut cut = Map::new();
         for (keyword, value) in map {
             let keyword = keyword.as_str();
-            if UNSAFE.contains(&keyword) || TARGETS.contains(&keyword) {
+            if UNSAFE.contains(&keyword) || TARGETS.contains(&keyword) || is_missed_least(keyword, value, place) {
                 continue;
             }
             // Branches that have become weaker may overlap, so it is no longer exactly one that fits.
@@ -61,21 +61,21 @@ impl<'s> Cut<'s> {
                 other => other,
             };
             self.spend(key.len() + 4)?;
-            let value = self.value(keyword, value, depth + 1)?;
+            let value = self.value(keyword, value, place.within(keyword))?;
             cut.insert(key.to_owned(), value);
         }
         Some(cut.into())
     }
 
-    fn value(&mut self, keyword: &str, value: &Value, depth: usize) -> Option<Value> {
+    fn value(&mut self, keyword: &str, value: &Value, place: Place) -> Option<Value> {
         match (holds(keyword, value), value) {
-            (Holds::Schema, schema) => self.schema(schema, depth),
-            (Holds::List, Value::Array(schemas)) => schemas.iter().map(|schema| self.schema(schema, depth)).collect(),
+            (Holds::Schema, schema) => self.schema(schema, place),
+            (Holds::List, Value::Array(schemas)) => schemas.iter().map(|schema| self.schema(schema, place)).collect(),
             (Holds::Named, Value::Object(schemas)) => {
                 let mut named = Map::new();
                 for (name, schema) in schemas {
                     self.spend(name.len() + 4)?;
-                    named.insert(name.clone(), self.schema(schema, depth)?);
+                    named.insert(name.clone(), self.schema(schema, place)?);
                 }
                 Some(named.into())
             }
@@ -83,7 +83,7 @@ impl<'s> Cut<'s> {
         }
     }
 
-    fn reference(&mut self, reference: &str, beside: &Map<String, Value>, depth: usize) -> Option<Value> {
+    fn reference(&mut self, reference: &str, beside: &Map<String, Value>, place: Place) -> Option<Value> {
         let pointer = reference.strip_prefix('#');
         let target = pointer.and_then(|pointer| {
             let pointer = percent_encoding::percent_decode_str(pointer).decode_utf8_lossy();
@@ -92,19 +92,19 @@ impl<'s> Cut<'s> {
         let name = pointer.and_then(|pointer| pointer.rsplit('/').next()).filter(|name| !name.is_empty());
         let empty = Value::Object(Map::new());
         let target = target.unwrap_or(&empty);
-        if depth >= self.depth {
+        if place.depth >= self.depth {
             return self.stub(target.as_object().unwrap_or(&Map::new()), name);
         }
-        let inner = self.schema(target, depth + 1)?;
+        let inner = self.schema(target, place.within("$ref"))?;
         let (annotations, demands): (Map<_, _>, Map<_, _>) = beside
             .iter()
-            .filter(|(keyword, _)| *keyword != "$ref")
+            .filter(|(keyword, value)| *keyword != "$ref" && !is_missed_least(keyword, value, place))
             .map(|(keyword, value)| (keyword.clone(), value.clone()))
             .partition(|(keyword, _)| ANNOTATIONS.contains(&keyword.as_str()));
         let inner = if demands.is_empty() {
             inner
         } else {
-            let beside = self.schema(&demands.into(), depth + 1)?;
+            let beside = self.schema(&demands.into(), place.within("allOf"))?;
             Value::Object(Map::from_iter([("allOf".to_owned(), Value::Array(vec![inner, beside]))]))
         };
         Some(match inner {
@@ -132,5 +132,15 @@ impl<'s> Cut<'s> {
     fn spend(&mut self, bytes: usize) -> Option<()> {
         self.left = self.left.checked_sub(bytes)?;
         Some(())
+    }
+}
+
+/// What is stripped from a schema before it is cut.
+fn is_missed_least(keyword: &str, value: &Value, place: Place) -> bool {
+    match keyword {
+        "example" | "examples" => true,
+        "title" => value.is_string(),
+        "description" => !place.is_described(),
+        _ => false,
     }
 }

@@ -22,15 +22,13 @@ const GATEWAY_YAML: &str = include_str!("../../../gateway.yaml");
 #[derive(Debug, Args)]
 pub(super) struct Demo {}
 
-impl Demo {
-    pub(super) fn run(&self) -> Result<(), Fault> {
-        let mut config = super::source::from_text(GATEWAY_YAML, Path::new("gateway.yaml"))?;
-        serve(&config, "text", text::answer)?;
-        serve(&config, "chat", chat::answer)?;
-        // What is tried out here should leave nothing behind.
-        config.store.engine = Engine::Memory;
-        super::process::run(&config, |base| say(&tour(base)))
-    }
+pub(super) fn run() -> Result<(), Fault> {
+    let mut config = super::source::from_text(GATEWAY_YAML, Path::new("gateway.yaml"))?;
+    serve(&config, "text", text::answer)?;
+    serve(&config, "chat", chat::answer)?;
+    // What is tried out here should leave nothing behind.
+    config.store.engine = Engine::Memory;
+    super::process::run(&config, |base| say(&tour(base)))
 }
 
 /// Opens one of the services where the configuration expects it.

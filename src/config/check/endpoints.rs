@@ -77,7 +77,7 @@ fn parameters<'d>(capability: Node<'d>, template: &Template<'_>, report: &Report
                 report.add(unknown_name(node, name, &template.names));
             }
             Some("header") if name.parse::<http::HeaderName>().is_err() => {
-                report.add(Problem::error(node, format!("{name:?} can't be the name of a header")));
+                report.add(Problem::error(node, format!("{:?} can't be the name of a header", node.written())));
             }
             _ => {}
         }

@@ -146,7 +146,8 @@ pub(in crate::gateway) async fn answer(
     };
     match whole {
         None => Ok(Some(proxied)),
-        Some(body) => serve(gateway, session, ctx, (agent, proxied, body)).await.map(|()| None),
+        // Boxed, so that requests that are not served this way do not carry its size.
+        Some(body) => Box::pin(serve(gateway, session, ctx, (agent, proxied, body))).await.map(|()| None),
     }
 }
 
@@ -171,7 +172,7 @@ fn validate(call: &Call, input: &Input<'_>) -> Result<(), Refusal> {
     };
     let message = refused.to_string();
     let details = match refused {
-        Refused::Input(violations) => serde_json::to_value(violations).ok(),
+        Refused::Input(violations) => serde_json::to_value(violations).ok().map(Box::new),
         _ => None,
     };
     Err(Refusal { details, ..Refusal::new(code, message) })
@@ -199,7 +200,7 @@ async fn serve(
     let mut response = tokio::select! {
         biased;
         response = sending => response.map_err(|error| failed(gateway, &call, &error))?,
-        _ = session.downstream_session.read_body_or_idle(true) => return Err(Failed::Gone(respond::gone())),
+        _ = session.downstream_session.read_body_or_idle(true) => return Err(respond::gone()),
     };
     let mut head = caller_head(agent, &proxied, response.status, &response.headers)?;
     let bodiless = *proxied.target.method() == Method::HEAD || is_bodiless(response.status);
@@ -212,30 +213,31 @@ async fn serve(
     }
     ctx.finish_head(&mut head).map_err(Failed::gone)?;
     session.write_response_header(Box::new(head), bodiless).await.map_err(Failed::gone)?;
-    while !bodiless {
+    if bodiless {
+        return Ok(());
+    }
+    loop {
         let chunk = tokio::select! {
             biased;
             chunk = within(deadline, response.chunk()) => chunk,
-            _ = session.downstream_session.read_body_or_idle(true) => return Err(Failed::Gone(respond::gone())),
+            _ = session.downstream_session.read_body_or_idle(true) => return Err(respond::gone()),
         };
         match chunk {
             Ok(Some(bytes)) if exceeds(&mut proxied, bytes.len()) => {
                 warn!(capability = call.capability.id(), "the answer is over route.response_body and was cut");
-                return Err(Failed::Gone(respond::gone()));
+                return Err(respond::gone());
             }
             Ok(Some(bytes)) => session.write_response_body(Some(bytes), false).await.map_err(Failed::gone)?,
             Ok(None) => {
-                session.write_response_body(None, true).await.map_err(Failed::gone)?;
-                break;
+                return session.write_response_body(None, true).await.map_err(Failed::gone);
             }
             Err(error) => {
                 // The head is out, so all that is left is not to end the body as if it were whole.
                 drop(failed(gateway, &call, &error));
-                return Err(Failed::Gone(respond::gone()));
+                return Err(respond::gone());
             }
         }
     }
-    Ok(())
 }
 
 async fn within<T>(

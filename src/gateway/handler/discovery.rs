@@ -29,7 +29,7 @@ pub(in crate::gateway) async fn answer(
         _ => {
             let id = path.strip_prefix(CAPABILITY_DOCUMENTS).unwrap_or_default();
             let id = percent_encoding::percent_decode_str(id).decode_utf8_lossy();
-            let document = published.capability(&id).ok_or_else(Refusal::not_found)?;
+            let document = published.capability(&id).ok_or_else(|| Refusal::not_found(&agent.base_path))?;
             send(session, ctx, &document).await
         }
     }

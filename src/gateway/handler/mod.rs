@@ -33,16 +33,16 @@ pub(super) async fn answer(
         }
         Route::Fixed(agent, fixed, path) => match fixed {
             Fixed::Talk => {
-                let talk = agent.talk.as_ref().ok_or_else(Refusal::not_found)?;
+                let talk = agent.talk.as_ref().ok_or_else(|| Refusal::not_found(&agent.base_path))?;
                 talk::answer(gateway, session, ctx, (&agent, talk)).await?;
             }
             Fixed::News => {
-                let news = agent.news.as_ref().ok_or_else(Refusal::not_found)?;
+                let news = agent.news.as_ref().ok_or_else(|| Refusal::not_found(&agent.base_path))?;
                 news::answer(gateway, session, ctx, (&agent, news)).await?;
             }
             Fixed::Query => query::answer(gateway, session, ctx, (&agent, path.as_str())).await?,
             Fixed::Health => health::answer(session, ctx, &agent).await?,
-            Fixed::Reserved => return Err(Refusal::not_found().into()),
+            Fixed::Reserved => return Err(Refusal::not_found(&agent.base_path).into()),
             Fixed::Root | Fixed::Catalog | Fixed::CapabilityDocument | Fixed::Skill => {
                 discovery::answer(session, ctx, (&agent, fixed, path.as_str())).await?;
             }

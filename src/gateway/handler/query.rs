@@ -1,7 +1,7 @@
 //! `GET {base}/query/{id}`: how a talk that is answered later stands. Whoever knows the id may ask.
 
 use pingora::proxy::Session;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::talk::later;
 use crate::gateway::Gateway;
@@ -25,19 +25,21 @@ pub(in crate::gateway) async fn answer(
     if query.answer.is_none() {
         later::fail_if_lost(gateway, &mut query).await?;
     }
-    let mut shown = match &query.answer {
-        Some(answer) => serde_json::from_str(answer.get()).map_err(|_| Refusal::internal())?,
-        None => json!({"status": "processing"}),
-    };
-    shown["id"] = json!(query.id);
-    shown["query_id"] = json!(query.id);
+    let mut shown = Map::from_iter([("id".to_owned(), json!(query.id)), ("query_id".to_owned(), json!(query.id))]);
+    match &query.answer {
+        Some(answer) => {
+            let answer: Map<String, Value> = serde_json::from_str(answer.get()).map_err(|_| Refusal::internal())?;
+            shown.extend(answer);
+        }
+        None => drop(shown.insert("status".to_owned(), json!("processing"))),
+    }
     if let Some(session_id) = &query.session {
-        shown["session_id"] = json!(session_id.expose());
+        shown.insert("session_id".to_owned(), json!(session_id.expose()));
         if let Some(result) = shown.get_mut("result").and_then(Value::as_object_mut) {
             result.insert("sessionId".into(), json!(session_id.expose()));
         }
     }
-    respond::send(session, ctx, Answer::json(shown.to_string())).await
+    respond::send(session, ctx, Answer::json(Value::Object(shown).to_string())).await
 }
 
 fn unknown() -> Refusal {

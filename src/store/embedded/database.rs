@@ -15,7 +15,7 @@ const APPLICATION_ID: i32 = 0x7267_7374;
 const MIGRATIONS: &[&str] = &[include_str!("schema.sql")];
 
 /// How long a statement waits for another process.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Statements that stay compiled.
 const STATEMENTS: usize = 64;
@@ -63,7 +63,7 @@ pub(super) fn connect(path: &Path, role: Role) -> Result<Connection, Fault> {
     connection.execute_batch(match role {
         // The log is moved by a reader, early and in passing; the writer's own limit is for when that is stuck.
         Role::Writer => {
-            "PRAGMA synchronous = FULL; PRAGMA cache_size = -4000; PRAGMA wal_autocheckpoint = 8000;
+            "PRAGMA synchronous = FULL; PRAGMA cache_size = -4000; PRAGMA wal_autocheckpoint = 4000;
              PRAGMA journal_size_limit = 67108864;"
         }
         Role::Reader => {

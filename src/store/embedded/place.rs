@@ -51,8 +51,11 @@ impl Place {
             None => place.keys()?,
         };
         let database = place.database();
+        let is_new = !database.exists();
         private().read(true).open(&database).map_err(|source| OpenError::directory(&database, source))?;
-        place.sync().map_err(refused)?;
+        if is_new {
+            place.sync().map_err(refused)?;
+        }
         Ok((place, keys))
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 use rusqlite::wal::CheckpointMode;
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
 use super::STACK_BYTES;
 use super::database::{self, Role};
@@ -27,6 +27,8 @@ const DEADLINE: Duration = Duration::from_secs(5);
 /// The handle of the threads.
 pub(super) struct Readers {
     queue: Mutex<Option<SyncSender<Read>>>,
+    /// Ends when the last thread has.
+    threads: tokio::sync::Mutex<mpsc::Receiver<()>>,
     moving_log: Arc<AtomicBool>,
 }
 
@@ -37,16 +39,23 @@ impl Readers {
     pub(super) fn start(path: &Path) -> std::io::Result<Self> {
         let (queue, reads) = sync_channel::<Read>(QUEUE);
         let reads = Arc::new(Mutex::new(reads));
+        let (alive, threads) = mpsc::channel(1);
         for _ in 0..THREADS {
-            let (reads, mut reader) = (reads.clone(), Reader { path: path.to_owned(), connection: None });
+            let (reads, alive) = (reads.clone(), alive.clone());
+            let mut reader = Reader { path: path.to_owned(), connection: None };
             let thread = std::thread::Builder::new().name("store-reader".into()).stack_size(STACK_BYTES);
             thread.spawn(move || {
                 while let Some(read) = next(&reads) {
                     read(&mut reader);
                 }
+                drop((reader, alive));
             })?;
         }
-        Ok(Self { queue: Mutex::new(Some(queue)), moving_log: Arc::default() })
+        Ok(Self {
+            queue: Mutex::new(Some(queue)),
+            threads: tokio::sync::Mutex::new(threads),
+            moving_log: Arc::default(),
+        })
     }
 
     /// Reads in one snapshot.
@@ -88,9 +97,10 @@ impl Readers {
         begun
     }
 
-    /// Takes no more reads.
-    pub(super) fn close(&self) {
+    /// Takes no more reads, and waits for those that were taken.
+    pub(super) async fn close(&self) {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.threads.lock().await.recv().await;
     }
 
     fn submit(&self, read: Read) -> bool {

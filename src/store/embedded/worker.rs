@@ -62,6 +62,7 @@ pub(super) struct Worker {
     relieved: Option<Instant>,
     /// Bytes of log since it was moved, estimated.
     log_bytes: usize,
+    log_to_empty: bool,
 }
 
 impl Worker {
@@ -86,6 +87,7 @@ impl Worker {
             paused: None,
             relieved: None,
             log_bytes: 0,
+            log_to_empty: false,
         }
     }
 
@@ -107,7 +109,7 @@ impl Worker {
                 self.keep_up();
                 tick = Instant::now() + TICK;
             }
-            self.move_log(if idle { LOG_BYTES_IDLE } else { LOG_BYTES });
+            self.move_log(idle);
         }
     }
 
@@ -257,11 +259,25 @@ impl Worker {
         swept
     }
 
-    /// Has a reader move the log into the database, which holds up neither writing nor reading.
-    fn move_log(&mut self, from: usize) {
-        if self.log_bytes >= from && self.readers.move_log() {
-            self.log_bytes = 0;
+    /// Has a reader move the log into the database, which holds up neither writing nor reading. A log that is moved
+    /// is emptied when nobody uses it, so that there is little to go through when the store is opened next time.
+    fn move_log(&mut self, idle: bool) {
+        if self.log_bytes >= if idle { LOG_BYTES_IDLE } else { LOG_BYTES } {
+            if self.readers.move_log() {
+                self.log_bytes = 0;
+                self.log_to_empty = true;
+            }
+        } else if idle && self.log_to_empty && self.log_bytes == 0 {
+            self.log_to_empty = !self.empty_log();
         }
+    }
+
+    fn empty_log(&self) -> bool {
+        let Some(connection) = &self.connection else { return true };
+        let at_once = connection.busy_timeout(Duration::ZERO);
+        let emptied = connection.wal_checkpoint_v2(None::<&str>, CheckpointMode::TRUNCATE);
+        let as_before = connection.busy_timeout(database::BUSY_TIMEOUT);
+        at_once.is_ok() && emptied.is_ok() && as_before.is_ok()
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
 use super::STACK_BYTES;
 use super::batch::Batch;
@@ -29,7 +29,8 @@ const BUSY: StoreError = StoreError::Unavailable("too much waits to be written")
 pub(super) struct Writer {
     queue: Mutex<Option<SyncSender<Box<dyn Job>>>>,
     waiting_bytes: Arc<AtomicUsize>,
-    ended: Mutex<Option<oneshot::Receiver<()>>>,
+    /// Ends when the thread has.
+    thread: tokio::sync::Mutex<mpsc::Receiver<()>>,
 }
 
 /// A change that waits for its transaction.
@@ -83,15 +84,14 @@ impl Writer {
     /// Starts the thread.
     pub(super) fn start(worker: Worker) -> std::io::Result<Self> {
         let (queue, jobs) = sync_channel(QUEUE);
-        let (end, ended) = oneshot::channel();
+        let (alive, thread) = mpsc::channel(1);
         let waiting_bytes = Arc::new(AtomicUsize::new(0));
         let waiting = waiting_bytes.clone();
-        let thread = std::thread::Builder::new().name("store-writer".into()).stack_size(STACK_BYTES);
-        thread.spawn(move || {
+        std::thread::Builder::new().name("store-writer".into()).stack_size(STACK_BYTES).spawn(move || {
             worker.work(&jobs, &waiting);
-            let _ = end.send(());
+            drop(alive);
         })?;
-        Ok(Self { queue: Mutex::new(Some(queue)), waiting_bytes, ended: Mutex::new(Some(ended)) })
+        Ok(Self { queue: Mutex::new(Some(queue)), waiting_bytes, thread: tokio::sync::Mutex::new(thread) })
     }
 
     /// Makes a change and waits until the disk has it. Dropping the future does not take the change back.
@@ -130,9 +130,6 @@ impl Writer {
     /// Takes no more changes, and waits for those that were taken.
     pub(super) async fn close(&self) {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(ended) = ended {
-            let _ = ended.await;
-        }
+        self.thread.lock().await.recv().await;
     }
 }

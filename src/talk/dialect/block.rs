@@ -1,9 +1,8 @@
 //! `Block`: how one kind of reply is read, a stream or a whole body.
 
-use serde_json::Value;
-
 use super::pointer::Pointer;
 use super::rule::Rule;
+use super::tree::Tree;
 
 /// How bytes become frames.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -105,7 +104,7 @@ impl Block {
     }
 
     /// The name of a frame; `framed` is the one in the framing.
-    pub(crate) fn name<'f>(&self, framed: Option<&'f str>, frame: Option<&'f Value>) -> Option<&'f str> {
+    pub(crate) fn name<'f>(&self, framed: Option<&'f str>, frame: Option<&'f Tree<'_>>) -> Option<&'f str> {
         self.names.iter().find_map(|place| match place {
             NamePlace::Sse => framed,
             NamePlace::At(pointer) => frame.and_then(|frame| pointer.first(frame)?.as_str()),

@@ -2,31 +2,20 @@
 
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
-
 use super::event_stream::EventStream;
-use super::json;
-use super::reply::{Fault, Reply};
+use super::json::{self, NotJson};
+use super::reply::Reply;
 use super::sequence::Sequence;
 use super::sniff::{Shape, Sniff};
 use super::text::Utf8;
 use super::unpack::{SLICE, Unpack};
-use super::{Dialect, Framing, Saved, UpstreamHead};
+use super::{Dialect, Event, Fault, Framing, Saved, UpstreamHead};
 use crate::sse;
 
 /// Bytes of one frame of a stream.
 const FRAME_MAX: usize = 4 << 20;
-
-/// Something that a reply brought.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Event {
-    /// Text of the reply; never empty.
-    Text(String),
-    /// A hint of the protocol.
-    Hint { name: &'static str, fields: Map<String, Value> },
-    /// The end of a frame that was no keep-alive and no failure. Several in a row may be told as one.
-    Frame,
-}
+/// Bytes that one read of a compressed body may become.
+const UNPACKED_MAX: usize = 4 << 20;
 
 /// Reads one reply.
 #[derive(Debug)]
@@ -77,8 +66,13 @@ impl Decoder {
         let Some(unpack) = &mut self.unpack else {
             return read(&mut self.framer, &mut self.reply, self.limit, bytes, events);
         };
+        let mut unpacked = 0;
         for slice in bytes.chunks(SLICE) {
             let plain = unpack.push(slice).map_err(|_| unreadable())?;
+            unpacked += plain.len();
+            if unpacked > UNPACKED_MAX {
+                return Err(Fault::too_large(UNPACKED_MAX));
+            }
             read(&mut self.framer, &mut self.reply, self.limit, &plain, events)?;
         }
         Ok(())
@@ -248,7 +242,7 @@ impl From<Fault> for Unread {
 impl From<Unread> for Fault {
     fn from(unread: Unread) -> Self {
         match unread {
-            Unread::NotJson => Self::upstream("the service behind this agent sent data that is not valid JSON"),
+            Unread::NotJson => not_json(),
             Unread::Fault(fault) => fault,
         }
     }
@@ -272,34 +266,30 @@ fn payload(reply: &mut Reply, name: Option<&str>, data: Option<&str>, events: &m
 
 /// The JSON values of a frame, of which each is one event.
 fn values(reply: &mut Reply, name: Option<&str>, data: &str, events: &mut Vec<Event>) -> Result<(), Unread> {
-    let Ok(parsed) = json::parse(data) else {
-        return Err(reply.named_error(name, data).map_or(Unread::NotJson, Unread::Fault));
-    };
-    for value in &parsed.values {
-        if reply.is_stopped() {
-            break;
+    let read = json::read(data, |values, marked| {
+        for value in values {
+            if reply.is_stopped() {
+                break;
+            }
+            reply.frame(name, value, marked, events)?;
+            frame_done(events);
         }
-        reply.frame(name, value, parsed.marked, events)?;
-        frame_done(events);
+        Ok(())
+    });
+    match read {
+        Ok(read) => read.map_err(Unread::Fault),
+        Err(NotJson) => Err(reply.named_error(name, data).map_or(Unread::NotJson, Unread::Fault)),
     }
-    Ok(())
 }
 
 /// A body that holds all of a reply.
 fn whole(reply: &mut Reply, body: &[u8], events: &mut Vec<Event>) -> Result<(), Fault> {
     let text = String::from_utf8_lossy(body);
     let text = text.trim();
-    let parsed = match json::parse(text) {
-        Ok(parsed) if parsed.values.len() == 1 => parsed,
-        _ if text.is_empty() => return Err(Fault::upstream("the service behind this agent sent an empty reply")),
-        _ => return Err(Fault::from(Unread::NotJson)),
-    };
-    // JSON that was encoded twice.
-    let inner = parsed.values.first().and_then(Value::as_str).filter(|text| text.starts_with(['{', '[']));
-    let inner = inner.and_then(|text| json::parse(text).ok());
-    for value in inner.as_ref().unwrap_or(&parsed).values.iter().take(1) {
-        reply.frame(None, value, parsed.marked, events)?;
+    if text.is_empty() {
+        return Err(Fault::upstream("the service behind this agent sent an empty reply"));
     }
+    one_value(reply, text, events).unwrap_or_else(|_| Err(not_json()))?;
     if reply.pending().is_some() {
         return Ok(());
     }
@@ -312,10 +302,29 @@ fn whole(reply: &mut Reply, body: &[u8], events: &mut Vec<Event>) -> Result<(), 
     Ok(())
 }
 
+fn one_value(reply: &mut Reply, text: &str, events: &mut Vec<Event>) -> Result<Result<(), Fault>, NotJson> {
+    json::read(text, |values, marked| {
+        let [value] = values else {
+            return Err(not_json());
+        };
+        // JSON that was encoded twice.
+        if let Some(inner) = value.as_str().filter(|text| text.starts_with(['{', '[']))
+            && let Ok(read) = one_value(reply, inner, events)
+        {
+            return read;
+        }
+        reply.frame(None, value, marked, events)
+    })
+}
+
 fn frame_done(events: &mut Vec<Event>) {
     if events.last() != Some(&Event::Frame) {
         events.push(Event::Frame);
     }
+}
+
+fn not_json() -> Fault {
+    Fault::upstream("the service behind this agent sent data that is not valid JSON")
 }
 
 fn frame_too_long() -> Fault {

@@ -6,7 +6,7 @@ use http::header::{CONTENT_ENCODING, CONTENT_TYPE, DATE, RETRY_AFTER};
 use http::{HeaderMap, HeaderName, StatusCode};
 use serde_json::Value;
 
-use super::reply::{Fault, excerpt};
+use super::fault::{Fault, excerpt};
 use super::unpack::{SLICE, Unpack};
 use crate::restap::ErrorCode;
 use crate::talk::Failure;

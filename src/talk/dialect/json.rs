@@ -1,6 +1,6 @@
 //! JSON as services send it: repaired where only the encoding of a character or the size of a number is wrong.
 
-use serde_json::Value;
+use super::tree::Tree;
 
 /// Where surrogates that have no partner are kept while a frame is parsed: private-use characters that nothing sends.
 const MARKS: u32 = 0x10_F000;
@@ -8,28 +8,22 @@ const MARKS: u32 = 0x10_F000;
 /// A number that the widest float can't hold is the widest float.
 const WIDEST: &str = "1.7976931348623157e308";
 
-/// Values out of one text.
-#[derive(Debug, PartialEq)]
-pub(crate) struct Parsed {
-    /// At least one.
-    pub(crate) values: Vec<Value>,
-    /// Strings may hold marks in place of surrogates; [`Surrogates`] and [`unmarked`] know them.
-    pub(crate) marked: bool,
-}
-
 /// The text is not JSON, and may not be skipped: it may be text of the reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NotJson;
 
-/// Reads the values of a text, of which there may be several in a row.
-pub(crate) fn parse(text: &str) -> Result<Parsed, NotJson> {
+/// Reads the values of a text, of which there may be several in a row, and gives them to `take`: at least one, and
+/// whether their strings may hold marks in place of surrogates, which [`Surrogates`] and [`unmarked`] know.
+pub(crate) fn read<R>(text: &str, take: impl FnOnce(&[Tree<'_>], bool) -> R) -> Result<R, NotJson> {
     if let Ok(value) = serde_json::from_str(text) {
-        return Ok(Parsed { values: vec![value], marked: false });
+        return Ok(take(&[value], false));
     }
     let repaired = repaired(text);
-    let values: Vec<Value> =
-        serde_json::Deserializer::from_str(&repaired).into_iter().collect::<Result<_, _>>().map_err(|_| NotJson)?;
-    if values.is_empty() { Err(NotJson) } else { Ok(Parsed { values, marked: true }) }
+    let values = serde_json::Deserializer::from_str(&repaired).into_iter().collect::<Result<Vec<_>, _>>();
+    match values {
+        Ok(values) if !values.is_empty() => Ok(take(&values, true)),
+        _ => Err(NotJson),
+    }
 }
 
 /// Text of a reply, put together again where an escaped surrogate pair was split between two pieces.
@@ -156,17 +150,21 @@ fn is_low(unit: u16) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
+
+    fn values(text: &str) -> Result<Vec<Value>, NotJson> {
+        read(text, |values, _| values.iter().map(Tree::to_value).collect())
+    }
 
     /// What the deltas of these JSON strings say.
     fn said(pieces: &[&str]) -> String {
         let mut surrogates = Surrogates::default();
         let mut said = String::new();
         for piece in pieces {
-            let parsed = parse(piece).unwrap();
-            said.push_str(&surrogates.join(parsed.values[0].as_str().unwrap(), parsed.marked));
+            let join = |values: &[Tree<'_>], marked| surrogates.join(values[0].as_str().unwrap(), marked);
+            said.push_str(&read(piece, join).unwrap());
         }
         said.extend(surrogates.rest());
         said
@@ -197,19 +195,19 @@ mod tests {
 
     #[test]
     fn numbers_of_any_size_are_read() {
-        let parsed = parse(r#"{"n":1e999,"m":-1E400,"i":123456789012345678901234567890,"s":"1e999","t":1}"#).unwrap();
-        assert_eq!(parsed.values[0]["s"], json!("1e999"));
-        assert_eq!(parsed.values[0]["t"], json!(1));
+        let parsed = values(r#"{"n":1e999,"m":-1E400,"i":123456789012345678901234567890,"s":"1e999","t":1}"#).unwrap();
+        assert_eq!(parsed[0]["s"], json!("1e999"));
+        assert_eq!(parsed[0]["t"], json!(1));
     }
 
     #[test]
     fn values_in_a_row_are_all_read_and_anything_else_is_refused() {
-        assert_eq!(parse(r#"{"a":1}{"b":2} [3]"#).unwrap().values, [json!({"a":1}), json!({"b":2}), json!([3])]);
+        assert_eq!(values(r#"{"a":1}{"b":2} [3]"#).unwrap(), [json!({"a":1}), json!({"b":2}), json!([3])]);
         for bad in
             ["", " ", "nope", "{\"a\":NaN}", "{\"a\":1}x", "{\"a\":", "\"\\ud83d", "\"\\", "\"\\u", "{\"a\":\"\u{1}\"}"]
         {
-            assert_eq!(parse(bad), Err(NotJson), "{bad:?}");
+            assert_eq!(values(bad), Err(NotJson), "{bad:?}");
         }
-        assert_eq!(parse(&"[".repeat(100_000)), Err(NotJson));
+        assert_eq!(values(&"[".repeat(100_000)), Err(NotJson));
     }
 }

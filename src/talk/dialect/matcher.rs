@@ -1,8 +1,9 @@
 //! `Matcher`: what a place in a frame must hold for a rule to act.
 
-use serde_json::{Number, Value};
+use serde_json::Number;
 
 use super::pointer::Pointer;
+use super::tree::Tree;
 
 /// A test of one value, which may be absent.
 #[derive(Debug, Clone, PartialEq)]
@@ -47,23 +48,23 @@ impl Kind {
 }
 
 impl Matcher {
-    pub(crate) fn matches(&self, value: Option<&Value>) -> bool {
+    pub(crate) fn matches(&self, value: Option<&Tree<'_>>) -> bool {
         match self {
-            Self::Null => value.is_none_or(Value::is_null),
+            Self::Null => value.is_none_or(Tree::is_null),
             Self::Any(any) => any.iter().any(|one| one.matches(value)),
             Self::Not(not) => !not.matches(value),
-            Self::Bool(expected) => value.and_then(Value::as_bool) == Some(*expected),
-            Self::Text(expected) => value.and_then(Value::as_str) == Some(expected),
+            Self::Bool(expected) => value == Some(&Tree::Bool(*expected)),
+            Self::Text(expected) => value.and_then(Tree::as_str) == Some(expected),
             Self::Number(expected) => match value {
-                Some(Value::Number(number)) => number == expected || number.as_f64() == expected.as_f64(),
+                Some(Tree::Number(number)) => number == expected || number.as_f64() == expected.as_f64(),
                 _ => false,
             },
             Self::Is(kind) => match (kind, value) {
-                (Kind::String, Some(Value::String(_)))
-                | (Kind::Number, Some(Value::Number(_)))
-                | (Kind::Object, Some(Value::Object(_)))
-                | (Kind::Array, Some(Value::Array(_))) => true,
-                (Kind::Nonempty, Some(Value::String(text))) => !text.is_empty(),
+                (Kind::String, Some(Tree::Text(_)))
+                | (Kind::Number, Some(Tree::Number(_)))
+                | (Kind::Object, Some(Tree::Object(_)))
+                | (Kind::Array, Some(Tree::Array(_))) => true,
+                (Kind::Nonempty, Some(Tree::Text(text))) => !text.is_empty(),
                 _ => false,
             },
         }
@@ -75,7 +76,7 @@ impl Matcher {
 pub(crate) struct Conditions(pub(crate) Box<[(Pointer, Matcher)]>);
 
 impl Conditions {
-    pub(crate) fn hold(&self, value: &Value) -> bool {
+    pub(crate) fn hold(&self, value: &Tree<'_>) -> bool {
         self.0.iter().all(|(pointer, matcher)| matcher.matches(pointer.first(value)))
     }
 

@@ -15,7 +15,9 @@ mod pointer;
 mod rule;
 
 mod decoder;
+mod event;
 mod event_stream;
+mod fault;
 mod finish_reason;
 mod http_error;
 mod json;
@@ -23,14 +25,17 @@ mod reply;
 mod sequence;
 mod sniff;
 mod text;
+mod tools;
+mod tree;
 mod unpack;
 
 use serde_json::{Map, Value};
 
 pub(crate) use block::{Block, Framing, NamePlace};
-pub(crate) use decoder::{Decoder, Event};
+pub(crate) use decoder::Decoder;
+pub(crate) use event::Event;
+pub(crate) use fault::Fault;
 pub(crate) use http_error::{ErrorReply, UpstreamHead};
-pub(crate) use reply::Fault;
 
 pub use problem::Problem;
 pub use request::{Prompt, Rendered, Unrenderable};

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use serde_json::Value;
+use super::tree::Tree;
 
 /// Where something is in a JSON value. `*` stands for every element, `-1` for the last one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -35,7 +35,7 @@ impl Pointer {
     }
 
     /// The first value that the pointer finds.
-    pub(crate) fn first<'v>(&self, value: &'v Value) -> Option<&'v Value> {
+    pub(crate) fn first<'v, 't>(&self, value: &'v Tree<'t>) -> Option<&'v Tree<'t>> {
         let mut found = None;
         let _ = self.each(value, &mut |value| {
             found = Some(value);
@@ -45,10 +45,10 @@ impl Pointer {
     }
 
     /// Visits every value that the pointer finds, in order, until the visitor breaks off.
-    pub(crate) fn each<'v>(
+    pub(crate) fn each<'v, 't>(
         &self,
-        value: &'v Value,
-        visit: &mut dyn FnMut(&'v Value) -> ControlFlow<()>,
+        value: &'v Tree<'t>,
+        visit: &mut dyn FnMut(&'v Tree<'t>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         walk(&self.0, value, visit)
     }
@@ -74,17 +74,21 @@ fn step(text: &str) -> Result<Step, InvalidPointer> {
     Ok(Step::At(name.into(), index))
 }
 
-fn walk<'v>(steps: &[Step], value: &'v Value, visit: &mut dyn FnMut(&'v Value) -> ControlFlow<()>) -> ControlFlow<()> {
+fn walk<'v, 't>(
+    steps: &[Step],
+    value: &'v Tree<'t>,
+    visit: &mut dyn FnMut(&'v Tree<'t>) -> ControlFlow<()>,
+) -> ControlFlow<()> {
     let Some((step, rest)) = steps.split_first() else {
         return visit(value);
     };
     let next = match (step, value) {
-        (Step::Each, Value::Array(items)) => return items.iter().try_for_each(|item| walk(rest, item, visit)),
-        (Step::Each, Value::Object(map)) => return map.values().try_for_each(|item| walk(rest, item, visit)),
-        (Step::Last, Value::Array(items)) => items.last(),
-        (Step::At(_, Some(index)), Value::Array(items)) => items.get(*index),
-        (Step::At(name, _), Value::Object(map)) => map.get(&**name),
-        (Step::Last, Value::Object(map)) => map.get("-1"),
+        (Step::Each, Tree::Array(items)) => return items.iter().try_for_each(|item| walk(rest, item, visit)),
+        (Step::Each, Tree::Object(entries)) => return entries.iter().try_for_each(|(_, item)| walk(rest, item, visit)),
+        (Step::Last, Tree::Array(items)) => items.last(),
+        (Step::At(_, Some(index)), Tree::Array(items)) => items.get(*index),
+        (Step::At(name, _), Tree::Object(_)) => value.get(name),
+        (Step::Last, Tree::Object(_)) => value.get("-1"),
         _ => None,
     };
     next.map_or(ControlFlow::Continue(()), |next| walk(rest, next, visit))
@@ -92,14 +96,16 @@ fn walk<'v>(steps: &[Step], value: &'v Value, visit: &mut dyn FnMut(&'v Value) -
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
     fn all(pointer: &str, value: &Value) -> Vec<Value> {
         let mut found = Vec::new();
-        let _ = Pointer::parse(pointer).unwrap().each(value, &mut |value| {
-            found.push(value.clone());
+        let text = value.to_string();
+        let tree = serde_json::from_str(&text).unwrap();
+        let _ = Pointer::parse(pointer).unwrap().each(&tree, &mut |tree| {
+            found.push(tree.to_value());
             ControlFlow::Continue(())
         });
         found
@@ -116,7 +122,8 @@ mod tests {
         assert_eq!(all("/c~1d~0", &value), [json!(6)]);
         assert_eq!(all("/0", &value), [json!(7)]);
         assert!(all("/a/7/t", &value).is_empty() && all("/a/t", &value).is_empty() && all("/b/x/y", &value).is_empty());
-        assert_eq!(Pointer::parse("/a/*/t").unwrap().first(&value), Some(&json!(1)));
+        let tree = serde_json::from_str("[[1],[2]]").unwrap();
+        assert_eq!(Pointer::parse("/*/0").unwrap().first(&tree).map(Tree::to_value), Some(json!(1)));
     }
 
     #[test]

@@ -5,35 +5,28 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
+use super::fault::{Fault, excerpt};
 use super::finish_reason::Finish;
 use super::json::{Surrogates, unmarked};
 use super::pointer::Pointer;
 use super::rule::{CONVERSATION, Emit, Mode, Rule};
+use super::tools::Tools;
+use super::tree::Tree;
 use super::{Block, Dialect, Event, Saved};
 use crate::restap::ErrorCode;
 use crate::talk::Failure;
-use crate::talk::failure::Again;
 
-/// Characters of an upstream's sentence that are told.
-const EXCERPT: usize = 500;
-/// Tools of one reply; further ones are not told.
-const TOOLS_MAX: usize = 128;
 /// Texts of one reply that come as snapshots.
 const SNAPSHOTS_MAX: usize = 128;
 /// Bytes of a value for the next turn; a larger one is not kept.
 const SAVED_MAX: usize = 256 << 10;
+/// Token counts, and their bytes as JSON; more are not told.
+const USAGE_KEYS_MAX: usize = 64;
+const USAGE_MAX: usize = 4 << 10;
 
 /// The hints of the protocol that a RESTAP upstream may pass on, and the fields that they keep.
 const HINTS: &[&str] = &["status", "tool.start", "tool.delta", "tool.end", "artifact"];
 const HINT_FIELDS: &[&str] = &["text", "message", "name", "url", "media_type"];
-
-/// Why a reply failed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Fault {
-    pub(crate) failure: Failure,
-    /// What a second attempt could leave out.
-    pub(crate) again: Option<Again>,
-}
 
 /// One reply, as far as it was read.
 #[derive(Debug)]
@@ -53,30 +46,23 @@ struct State {
     /// Text that counts only if there is no other.
     full: String,
     snapshots: Vec<(String, String)>,
-    tools: Vec<Tool>,
+    tools: Tools,
     reasoned: bool,
     complete: bool,
     stopped: bool,
     reason: Option<String>,
     detail: Option<String>,
-    usage: Option<Value>,
+    usage: Option<Map<String, Value>>,
     suggested_actions: Option<Value>,
     saved: Saved,
     pending: Option<String>,
-}
-
-#[derive(Debug)]
-struct Tool {
-    key: String,
-    name: String,
-    open: bool,
 }
 
 /// One frame as the rules see it.
 #[derive(Clone, Copy)]
 struct Frame<'f> {
     name: Option<&'f str>,
-    root: &'f Value,
+    root: &'f Tree<'f>,
     /// Its strings may hold marks in place of surrogates.
     marked: bool,
 }
@@ -101,7 +87,7 @@ impl Reply {
     pub(crate) fn frame(
         &mut self,
         framed: Option<&str>,
-        root: &Value,
+        root: &Tree<'_>,
         marked: bool,
         events: &mut Vec<Event>,
     ) -> Result<(), Fault> {
@@ -123,7 +109,7 @@ impl Reply {
     pub(crate) fn frame_without_data(&mut self, framed: Option<&str>, events: &mut Vec<Event>) -> Result<bool, Fault> {
         let Self { dialect, streamed, state } = self;
         let block = dialect.block(*streamed);
-        let frame = Frame { name: block.name(framed, None), root: &Value::Null, marked: false };
+        let frame = Frame { name: block.name(framed, None), root: &Tree::Null, marked: false };
         let speaks = |rule: &&Rule| matches!(rule.emit, Emit::End { .. } | Emit::Error { .. });
         let mut rules = block.rules_for(frame.name).filter(|rule| rule.events.is_some() && rule.when.is_empty());
         match rules.find(speaks) {
@@ -170,9 +156,7 @@ impl Reply {
             return Err(Fault::upstream("the service behind this agent broke its reply off"));
         }
         state.verdict()?;
-        for tool in state.tools.iter().filter(|tool| tool.open) {
-            events.push(hint("tool.end", [("name", json!(tool.name))]));
-        }
+        state.tools.end_all(events);
         Ok(())
     }
 
@@ -202,8 +186,8 @@ impl Reply {
         reason.filter(|reason| Finish::of(Some(reason)) != Finish::Ordinary)
     }
 
-    pub(crate) fn usage(&self) -> Option<&Value> {
-        self.state.usage.as_ref()
+    pub(crate) fn usage(&self) -> Option<Value> {
+        self.state.usage.clone().map(Value::Object)
     }
 
     pub(crate) fn suggested_actions(&self) -> Option<&Value> {
@@ -229,7 +213,7 @@ impl State {
         result
     }
 
-    fn act(&mut self, emit: &Emit, item: &Value, frame: Frame<'_>, events: &mut Vec<Event>) -> Result<(), Fault> {
+    fn act(&mut self, emit: &Emit, item: &Tree<'_>, frame: Frame<'_>, events: &mut Vec<Event>) -> Result<(), Fault> {
         let plain = |text: &str| unmarked(text, frame.marked);
         match emit {
             Emit::Text { value, mode, key, separator } => {
@@ -244,31 +228,31 @@ impl State {
             }
             Emit::Reasoning { value } => self.reasoned |= first_text(value, item).is_some(),
             Emit::Tool { key, name, args } => {
-                let name = first(name, item).and_then(Value::as_str).filter(|name| !name.is_empty());
-                self.tool(first(key, item), name.map(plain), first(args, item), frame.marked, events);
+                let name = first(name, item).and_then(Tree::as_str).filter(|name| !name.is_empty());
+                let args = first(args, item).map(|args| args.as_str().map_or_else(|| args.to_string(), str::to_owned));
+                self.tools.piece(first(key, item), name.map(plain), args.as_deref().map(plain), events);
             }
             Emit::ToolEnd { key } => {
-                let key = first(key, item).map(Value::to_string);
-                if let Some(tool) = self.tools.iter_mut().find(|tool| tool.open && Some(&tool.key) == key.as_ref()) {
-                    tool.open = false;
-                    events.push(hint("tool.end", [("name", json!(tool.name))]));
+                if let Some(key) = first(key, item) {
+                    self.tools.end(key, events);
                 }
             }
             Emit::Status { value } => {
                 if let Some(text) = first_text(value, item).filter(|text| !text.is_empty()) {
-                    events.push(hint("status", [("text", json!(plain(text)))]));
+                    events.push(Event::hint("status", [("text", json!(plain(text)))]));
                 }
             }
             Emit::Artifact { value, name } => {
-                if let Some(url) = first(value, item).and_then(Value::as_str) {
+                if let Some(url) = first(value, item).and_then(Tree::as_str) {
                     let media_type = first_text(name, item).map(plain);
-                    events.push(hint("artifact", [("url", json!(plain(url))), ("media_type", json!(media_type))]));
+                    events
+                        .push(Event::hint("artifact", [("url", json!(plain(url))), ("media_type", json!(media_type))]));
                 }
             }
             Emit::Pass => {
                 if let Some(name) = HINTS.iter().find(|hint| Some(**hint) == frame.name) {
-                    let field = |key: &&'static str| Some((*key, json!(plain(item.get(*key)?.as_str()?))));
-                    events.push(hint(name, HINT_FIELDS.iter().filter_map(field)));
+                    let field = |key: &&'static str| Some((*key, json!(plain(item.get(key)?.as_str()?))));
+                    events.push(Event::hint(name, HINT_FIELDS.iter().filter_map(field)));
                 }
             }
             Emit::Conversation { value, slot } => {
@@ -282,7 +266,7 @@ impl State {
                 }
             }
             Emit::SuggestedActions { value } => {
-                self.suggested_actions = first(value, item).cloned().or(self.suggested_actions.take());
+                self.suggested_actions = first(value, item).map(Tree::to_value).or(self.suggested_actions.take());
             }
             Emit::Pending { value } => {
                 self.pending = first_text(value, item).map(plain);
@@ -297,8 +281,8 @@ impl State {
             Emit::Error { value, default } => {
                 let said = match first(value, item) {
                     None => default.as_deref().unwrap_or("it gives no reason").to_owned(),
-                    Some(Value::String(text)) if text.is_empty() => "it gives no reason".to_owned(),
-                    Some(Value::String(text)) => plain(text),
+                    Some(Tree::Text(text)) if text.is_empty() => "it gives no reason".to_owned(),
+                    Some(Tree::Text(text)) => plain(text),
                     Some(other) => plain(&other.to_string()),
                 };
                 return Err(Fault::told(&said, &frame.root.to_string()));
@@ -361,12 +345,13 @@ impl State {
     fn snapshot(
         &mut self,
         text: &str,
-        key: Option<&Value>,
+        key: Option<&Tree<'_>>,
         marked: bool,
         events: &mut Vec<Event>,
     ) -> Result<(), Fault> {
-        let key = key.map(Value::to_string).unwrap_or_default();
-        self.bound(text.len())?;
+        let key = key.map(Tree::to_string).unwrap_or_default();
+        let kept: usize = self.snapshots.iter().map(|(key, text)| key.len() + text.len()).sum();
+        self.bound(kept + key.len() + text.len())?;
         let known = self.snapshots.iter().position(|(known, _)| *known == key);
         let before = known.map(|index| self.snapshots.swap_remove(index).1).unwrap_or_default();
         if let Some(new) = text.strip_prefix(&*before) {
@@ -388,57 +373,35 @@ impl State {
         Ok(())
     }
 
-    /// Tools differ by key; arguments without a key belong to the tool before them.
-    fn tool(
-        &mut self,
-        key: Option<&Value>,
-        name: Option<String>,
-        args: Option<&Value>,
-        marked: bool,
-        events: &mut Vec<Event>,
-    ) {
-        let key = match (key, &name, self.tools.last()) {
-            (Some(key), _, _) => key.to_string(),
-            (None, None, Some(last)) => last.key.clone(),
-            (None, _, _) => format!("#{}", self.tools.len()),
-        };
-        let known = self.tools.iter().any(|tool| tool.key == key);
-        if let Some(name) = name.filter(|_| !known && self.tools.len() < TOOLS_MAX) {
-            events.push(hint("tool.start", [("name", json!(name))]));
-            self.tools.push(Tool { key: key.clone(), name, open: true });
-        }
-        let args = args.map(|args| args.as_str().map_or_else(|| args.to_string(), str::to_owned));
-        if let Some(args) = args.filter(|args| !args.is_empty())
-            && self.tools.iter().any(|tool| tool.key == key)
-        {
-            events.push(hint("tool.delta", [("text", json!(unmarked(&args, marked)))]));
-        }
-    }
-
-    fn save(&mut self, slot: &str, value: &Value) {
-        if self.saved.get(slot) == Some(value) {
+    fn save(&mut self, slot: &str, value: &Tree<'_>) {
+        if self.saved.get(slot).and_then(Value::as_str).is_some_and(|known| Some(known) == value.as_str()) {
             return;
         }
         let bytes = match value {
-            Value::String(text) => text.len(),
-            Value::Array(_) | Value::Object(_) => value.to_string().len(),
+            Tree::Text(text) => text.len(),
+            Tree::Array(_) | Tree::Object(_) => value.to_string().len(),
             _ => 0,
         };
         if bytes <= SAVED_MAX {
-            self.saved.insert(slot.to_owned(), value.clone());
+            self.saved.insert(slot.to_owned(), value.to_value());
         } else {
             self.saved.remove(slot);
         }
     }
 
-    fn count(&mut self, slot: Option<&str>, value: &Value) {
-        let usage = self.usage.get_or_insert_with(|| Value::Object(Map::new()));
-        match (usage, slot, value) {
-            (Value::Object(usage), Some(slot), value) => {
-                usage.insert(slot.to_owned(), value.clone());
+    fn count(&mut self, slot: Option<&str>, value: &Tree<'_>) {
+        if value.to_string().len() > USAGE_MAX {
+            return;
+        }
+        let counts = match (slot, value.to_value()) {
+            (None, Value::Object(counts)) => counts,
+            (slot, count) => [(slot.unwrap_or("tokens").to_owned(), count)].into_iter().collect(),
+        };
+        let usage = self.usage.get_or_insert_default();
+        for (key, count) in counts {
+            if usage.len() < USAGE_KEYS_MAX || usage.contains_key(&key) {
+                usage.insert(key, count);
             }
-            (Value::Object(usage), None, Value::Object(more)) => usage.extend(more.clone()),
-            (usage, _, value) => *usage = value.clone(),
         }
     }
 
@@ -450,44 +413,12 @@ impl State {
     }
 }
 
-impl Fault {
-    /// The upstream failed in a way that has a sentence of ours.
-    pub(crate) fn upstream(message: impl Into<String>) -> Self {
-        Self { failure: Failure::new(ErrorCode::UpstreamError, message), again: None }
-    }
-
-    /// The upstream failed, and this is what it says; `all` is everything that it says, for programs.
-    pub(crate) fn told(sentence: &str, all: &str) -> Self {
-        let message = format!("the service behind this agent failed: {}", excerpt(sentence));
-        Self { again: Again::told(all), ..Self::upstream(message) }
-    }
-
-    pub(crate) fn too_large(limit: usize) -> Self {
-        Self::upstream(format!("the reply of the service behind this agent is larger than {limit} bytes"))
-    }
-}
-
-/// The begin of an upstream's sentence, on one line.
-pub(crate) fn excerpt(text: &str) -> String {
-    let line = |character: char| if character.is_control() { ' ' } else { character };
-    let mut excerpt: String = text.trim().chars().take(EXCERPT).map(line).collect();
-    if excerpt.len() < text.trim().len() {
-        excerpt.push('…');
-    }
-    excerpt
-}
-
-fn hint(name: &'static str, fields: impl IntoIterator<Item = (&'static str, Value)>) -> Event {
-    let fields = fields.into_iter().filter(|(_, value)| !value.is_null());
-    Event::Hint { name, fields: fields.map(|(key, value)| (key.to_owned(), value)).collect() }
-}
-
 /// The first place that holds something.
-fn first<'v>(places: &[Pointer], item: &'v Value) -> Option<&'v Value> {
+fn first<'v, 't>(places: &[Pointer], item: &'v Tree<'t>) -> Option<&'v Tree<'t>> {
     places.iter().filter_map(|place| place.first(item)).find(|value| !value.is_null())
 }
 
 /// The first place that holds a text.
-fn first_text<'v>(places: &[Pointer], item: &'v Value) -> Option<&'v str> {
+fn first_text<'v>(places: &[Pointer], item: &'v Tree<'_>) -> Option<&'v str> {
     places.iter().find_map(|place| place.first(item)?.as_str())
 }

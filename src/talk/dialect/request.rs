@@ -17,7 +17,6 @@ use crate::yaml::Secret;
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// Everything that can stand in a request.
-#[derive(Debug)]
 pub struct Prompt<'a> {
     /// What the caller says now.
     pub message: &'a str,

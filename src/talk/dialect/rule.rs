@@ -68,7 +68,7 @@ pub(crate) enum Mode {
 }
 
 /// The names of `emit`, each with the keys that mean something to it.
-const EMITS: &[(&str, &[&str])] = &[
+pub(crate) const EMITS: &[(&str, &[&str])] = &[
     ("text", &["value", "mode", "key", "sep"]),
     ("reasoning", &["value"]),
     ("tool", &["key", "name", "args"]),

@@ -14,7 +14,7 @@ use crate::yaml::Secret;
 /// What is wrong in a mapping, one a line.
 fn problems(yaml: &str) -> String {
     let mapping: Value = serde_yaml::from_str(yaml).unwrap();
-    let problems = Dialect::compile(&mapping).map(|_| Vec::new()).unwrap_or_else(|problems| problems);
+    let problems = Dialect::compile(&mapping).err().unwrap_or_default();
     let mut shown = String::new();
     for Problem { pointer, message, suggestion } in problems {
         let suggestion = suggestion.map(|name| format!(" [{name}]")).unwrap_or_default();
@@ -37,14 +37,14 @@ fn every_dialect_of_the_list_compiles() {
 
 #[test]
 fn what_is_wrong_is_told_at_once_with_places_and_nearest_names() {
-    expect![[r#"
+    expect![[r"
         /respose: `respose` is no key here; known are like, conversation, request, stream, response [response]
         /request/heders: `heders` is no key here; known are root, path, stream_path, headers, body, history [headers]
         /request/body/message: `{{mesage}}` stands for nothing here; known are message, messages, system, model, stream, session_key, session_uuid, uuid, credential, saved.conversation [message]
         /request/path: a path starts with / and has no space, # or unencoded character [/chat]
         /request/body: the body sends neither {{message}} nor {{messages}}
         /response/framing: `jsn` is no framing; known are sse, json-seq, json, text, aws-eventstream [json]
-    "#]]
+    "]]
     .assert_eq(&problems(
         r#"
         respose: {}
@@ -52,7 +52,7 @@ fn what_is_wrong_is_told_at_once_with_places_and_nearest_names() {
         response: {framing: jsn}
         "#,
     ));
-    expect![[r#"
+    expect![[r"
         /response/rules/0: a rule needs `emit`, which says what it makes of a frame [emit]
         /response/rules/1/emit: `txt` can't be emitted; known are text, reasoning, tool, tool.end, status, artifact, pass, conversation, usage, suggested_actions, pending, end, error [text]
         /response/rules/2/sep: `sep` is no key here; known are event, if, each, where, emit, value, detail, stop
@@ -62,7 +62,7 @@ fn what_is_wrong_is_told_at_once_with_places_and_nearest_names() {
         /response/rules/6/mode: `snap` is no mode; known are delta, full, snapshot, replace [snapshot]
         /response/rules/7/stop: this must be true or false
         /response/rules/8/if/~1a: a condition is a value, a list of values, {is: type} or {not: condition}
-    "#]]
+    "]]
     .assert_eq(&problems(
         r#"
         like: json
@@ -84,13 +84,13 @@ fn what_is_wrong_is_told_at_once_with_places_and_nearest_names() {
 
 #[test]
 fn a_rule_that_can_never_fire_is_told() {
-    expect![[r#"
+    expect![[r"
         /stream/rules/1: this rule can never fire: the one at /stream/rules/0 ends the reply before it
         /stream/rules/4: this rule can never fire: the one at /stream/rules/3 ends the reply before it
         /response/rules/1/if/~1a: this rule can never fire: nothing is in an empty list
         /response/rules/0/event: this rule can never fire: these frames have no names; say where one is with `name` [name]
-    "#]].assert_eq(&problems(
-        r#"
+    "]].assert_eq(&problems(
+        r"
         like: json
         stream:
           framing: sse
@@ -106,18 +106,18 @@ fn a_rule_that_can_never_fire_is_told() {
           rules:
             - {event: a, emit: end}
             - {if: {/a: []}, emit: end}
-        "#,
+        ",
     ));
-    expect![[r#"
+    expect![[r"
         /stream/sentinel: only server-sent events have a sentinel
         /response/rules: these rules can never fire: plain text has no frames
-    "#]]
+    "]]
     .assert_eq(&problems(
-        r#"
+        r"
         like: json
         stream: {framing: json-seq, sentinel: end, eof_ok: true}
         response: {framing: text, rules: [{emit: end}]}
-        "#,
+        ",
     ));
 }
 
@@ -191,6 +191,23 @@ fn a_dialect_says_what_it_takes_and_does() {
         format!("{name}: {:?}; {}; {}\n", dialect.conversation(), flags.join(", "), dialect.hints().join(" "))
     };
     expect_file![golden("dialects.txt")].assert_eq(&Dialect::names().map(facts).collect::<String>());
+}
+
+#[test]
+fn the_documentation_names_every_dialect_and_everything_that_can_be_emitted() {
+    let page = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/dialects.md")).unwrap();
+    for name in Dialect::names().chain(rule::EMITS.iter().map(|(name, _)| *name)).chain(Framing::NAMES.iter().copied())
+    {
+        assert!(page.contains(&format!("`{name}`")), "{name}");
+    }
+}
+
+#[test]
+fn the_example_of_the_documentation_compiles() {
+    let page = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/dialects.md")).unwrap();
+    let example = page.split("```yaml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let example: Value = serde_yaml::from_str(example).unwrap();
+    assert!(Dialect::compile(&example["talk"]["dialect"]).is_ok());
 }
 
 fn golden(name: &str) -> std::path::PathBuf {

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::talk::Dialect;
 
 mod captures;
 mod cases;

@@ -120,7 +120,14 @@ struct Arena {
 impl Arena {
     fn add(&mut self, parent: usize, step: Step, tree: Spanned<Tree>) -> usize {
         let index = self.nodes.len();
-        self.nodes.push(Stored { parent, step, span: tree.defined.into(), content: Content::Null, written: None });
+        self.nodes.push(Stored {
+            parent,
+            step,
+            span: tree.defined.into(),
+            content: Content::Null,
+            written: None,
+            unset: false,
+        });
         let content = match tree.value {
             Tree::Scalar(content) => content,
             Tree::List(items) => {

@@ -58,7 +58,7 @@ pub(super) struct Nobody;
 
 impl Audience for Nobody {
     async fn gone(&mut self) {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 
     async fn write(&mut self, _: Bytes) -> Result<(), Failed> {

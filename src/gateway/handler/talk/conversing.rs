@@ -50,7 +50,7 @@ pub(super) struct Replied {
 
 /// What the upstream does next.
 enum Input {
-    Head(Response),
+    Head(Box<Response>),
     Followed(Result<String, Failure>),
     Chunk(Bytes),
     End,
@@ -63,7 +63,7 @@ enum Input {
 /// Where the exchange with the upstream is.
 enum Wire<'a> {
     Sending(std::pin::Pin<Box<dyn Future<Output = Result<Response, net::Error>> + Send + 'a>>),
-    Reading(Response),
+    Reading(Box<Response>),
     /// Its answer comes later, by other ways.
     Following(std::pin::Pin<Box<dyn Future<Output = Result<String, Failure>> + Send + 'a>>),
     /// Nothing is asked, or no more is expected.
@@ -74,7 +74,7 @@ impl Wire<'_> {
     async fn next(&mut self) -> Input {
         match self {
             Self::Sending(sending) => match sending.await {
-                Ok(response) => Input::Head(response),
+                Ok(response) => Input::Head(Box::new(response)),
                 Err(error) => Input::Broken(error),
             },
             Self::Reading(response) => match response.chunk().await {
@@ -205,7 +205,7 @@ impl Conversing {
                 Input::Cut => turn.fail(Failure::new(ErrorCode::ShuttingDown, Refusal::shutting_down().message)),
                 Input::NobodyWaits => {
                     self.count(&turn);
-                    return Err(Failed::Gone(respond::gone()));
+                    return Err(respond::gone());
                 }
             };
         }
@@ -324,5 +324,5 @@ fn failure(error: &net::Error) -> Failure {
 }
 
 fn far_away() -> tokio::time::Instant {
-    tokio::time::Instant::now() + std::time::Duration::from_secs(86_400)
+    tokio::time::Instant::now() + std::time::Duration::from_hours(24)
 }

@@ -99,7 +99,7 @@ impl Kept {
         match self {
             Self::Accepted(accepted) => accepted.answer(session, ctx).await,
             Self::Replied { message_id, reply } if delivery == Delivery::Stream => {
-                let session_id = reply.session_id.as_deref().and_then(|id| SessionId::parse(id).ok());
+                let session_id = reply.session_id.clone();
                 Caller::new(session, ctx).end(turn::replay(&reply, message_id, session_id)).await
             }
             Self::Replied { reply, .. } => {

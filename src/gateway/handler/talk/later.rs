@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::{HeaderName, HeaderValue, StatusCode};
 use pingora::proxy::Session;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json, value::RawValue};
+use serde_json::{Map, Value, json, value::RawValue};
 use tokio::sync::{Semaphore, oneshot};
 use tracing::warn;
 
@@ -178,7 +178,7 @@ fn feed(gateway: &Gateway, agent: &Agent, form: Form, session_id: Option<&Sessio
 /// Runs a query to its end, and says how it ended to who waits, else to the store.
 async fn run(
     mut conversing: Conversing,
-    mut query: Query,
+    query: Query,
     (held, _counted): (Held, Counted),
     waiting: Option<oneshot::Sender<Ended>>,
 ) {
@@ -198,15 +198,21 @@ async fn run(
         },
         None => ended,
     };
-    let item = conclude(&mut query, &ended);
     for _ in 0..KEEP_TRIES {
-        match gateway.store.finish_query(&query, &item, held.lease()).await {
+        match store(&gateway, &query, &ended, held.lease()).await {
             Ok(()) => return held.ended(),
             Err(StoreError::Conflict) => return,
             Err(error) => warn!(agent = %agent.key, "the answer of a query could not be stored: {error}"),
         }
         tokio::time::sleep(KEEP_RETRY).await;
     }
+}
+
+/// Stores how a query ended. It is read again first: what was accepted is a version behind what is stored.
+async fn store(gateway: &Gateway, query: &Query, ended: &Ended, lease: Lease) -> Result<(), StoreError> {
+    let mut query = gateway.store.query(query.agent, &query.id).await?.ok_or(StoreError::Conflict)?;
+    let item = conclude(&mut query, ended);
+    gateway.store.finish_query(&query, &item, lease).await
 }
 
 async fn open(conversing: &mut Conversing, session_id: Option<SessionId>) -> Result<(), Refusal> {
@@ -229,19 +235,19 @@ async fn converse(conversing: Conversing) -> Ended {
 
 /// Writes the answer into the query, and as the item that says so.
 fn conclude(query: &mut Query, ended: &Ended) -> NewsDraft {
-    let mut data = json!({"query_id": query.id});
-    if let Some(caller_query_id) = &query.caller_query_id {
-        data["caller_query_id"] = json!(caller_query_id);
-    }
+    let mut data = Map::from_iter([("query_id".to_owned(), json!(query.id))]);
+    let caller_query_id = query.caller_query_id.as_ref();
+    data.extend(caller_query_id.map(|id| ("caller_query_id".to_owned(), json!(id))));
     let (kind, message, answer) = match ended {
         Ok(reply) => {
             // The store adds the session where a reader may see it.
-            data["result"] = json!({"result": reply.reply});
+            data.insert("result".to_owned(), json!({"result": reply.reply}));
             let answer = json!({"status": "completed", "message": reply.reply, "result": {"result": reply.reply}});
             ("query.completed", reply.reply.clone(), answer)
         }
         Err(refusal) => {
-            (data["error"], data["code"]) = (json!(refusal.message), json!(refusal.code));
+            data.insert("error".to_owned(), json!(refusal.message));
+            data.insert("code".to_owned(), json!(refusal.code));
             let answer = json!({"status": "failed", "error": refusal.message, "code": refusal.code});
             ("query.failed", refusal.message.to_string(), answer)
         }
@@ -252,7 +258,7 @@ fn conclude(query: &mut Query, ended: &Ended) -> NewsDraft {
         message,
         query_id: Some(query.id.clone()),
         in_reply_to: Some(query.id.clone()),
-        data: Some(data),
+        data: Some(Value::Object(data)),
         ..NewsDraft::default()
     }
 }
@@ -293,11 +299,12 @@ impl Answered {
 
 impl Accepted {
     pub(super) async fn answer(self, session: &mut Session, ctx: &mut RequestCtx) -> Result<(), Failed> {
-        let mut body = json!({"query_id": self.query_id, "status": "processing"});
-        if let Some(session_id) = self.session_id {
-            body["session_id"] = Value::String(session_id);
-        }
-        let mut answer = Answer::json(body.to_string());
+        let mut body = Map::from_iter([
+            ("query_id".to_owned(), Value::String(self.query_id)),
+            ("status".to_owned(), json!("processing")),
+        ]);
+        body.extend(self.session_id.map(|id| ("session_id".to_owned(), Value::String(id))));
+        let mut answer = Answer::json(Value::Object(body).to_string());
         answer.status = StatusCode::ACCEPTED;
         let applied = HeaderName::from_static("preference-applied");
         answer.headers.push((applied, HeaderValue::from_static("respond-async")));

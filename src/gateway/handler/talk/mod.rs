@@ -112,7 +112,7 @@ async fn while_there<T>(caller: &mut Caller<'_>, waiting: impl Future<Output = T
     tokio::select! {
         biased;
         done = waiting => Ok(done),
-        () = caller.gone() => Err(Failed::Gone(respond::gone())),
+        () = caller.gone() => Err(respond::gone()),
     }
 }
 

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::yaml::Secret;
 
 const TEXT: &[u8] = b"data: {\"choices\":[{\"delta\":{\"content\":\"Hi\"}}]}\n\n";
 const ROLE: &[u8] = b"data: {\"choices\":[{\"delta\":{\"role\":\"assistant\"}}]}\n\n";
@@ -222,7 +223,7 @@ fn the_session_stands_in_start_and_done_and_in_the_json() {
         let step = caller.hears(&[TEXT, DONE].concat(), began);
         caller.take(step);
         if let Ending::Reply(reply) = caller.ending.as_ref().unwrap() {
-            assert_eq!(reply.session_id.as_deref(), Some("sess_0123456789abcdef"));
+            assert_eq!(reply.session_id.as_ref(), Some(&session));
         } else {
             let carry: Vec<bool> = caller.frames().iter().map(|frame| frame.get("session_id").is_some()).collect();
             assert_eq!(carry, [true, false, false, true]);
@@ -458,4 +459,32 @@ proptest! {
         prop_assert!(names.is_empty() || names.ends_with(&["message.end", "done"]) || names.ends_with(&["error", "done"]));
         prop_assert_eq!(run(size, Delivery::Json).reply, whole.reply);
     }
+}
+
+#[test]
+fn a_compressed_bomb_is_refused() {
+    let (mut caller, began) = caller(Delivery::Stream, |_| {});
+    let mut headers = head();
+    headers.insert("content-encoding", "gzip".parse().unwrap());
+    let step = caller.turn.head(StatusCode::OK, &headers, began);
+    caller.take(step);
+    let step = caller.turn.chunk(&packed("gzip", &b"data: {}\n\n".repeat(1 << 20)), began);
+    caller.take(step);
+    assert!(caller.turn.outcome().failure.as_ref().unwrap().message.contains("larger than"));
+}
+
+#[test]
+fn what_an_upstream_counts_is_bounded() {
+    let (mut caller, began) = caller(Delivery::Json, |_| {});
+    let step = caller.hears(TEXT, began);
+    caller.take(step);
+    for number in 0..100 {
+        let frame = format!("data: {{\"usage\":{{\"k{number}\":1,\"total\":{number}}}}}\n\n");
+        let step = caller.turn.chunk(frame.as_bytes(), began);
+        caller.take(step);
+    }
+    let step = caller.turn.chunk(DONE, began);
+    caller.take(step);
+    let usage = caller.turn.outcome().reply.as_ref().unwrap().usage.clone().unwrap();
+    assert_eq!((usage.as_object().unwrap().len(), &usage["total"]), (64, &json!(99)));
 }
