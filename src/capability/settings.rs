@@ -135,7 +135,7 @@ impl Settings {
 
 impl Route {
     /// The same request as the caller's.
-    fn to(upstream: &str, method: &http::Method, path: &str) -> Self {
+    pub fn to(upstream: &str, method: &http::Method, path: &str) -> Self {
         Self {
             upstream: upstream.to_owned(),
             method: method.clone(),

@@ -9,7 +9,6 @@ mod part;
 mod server;
 pub mod settings;
 pub mod shorthand;
-mod template;
 mod upstreams;
 
 use std::path::{Path, PathBuf};

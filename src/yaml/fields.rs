@@ -244,6 +244,7 @@ fn unknown_key<'d>(child: Node<'d>, known: &[&'static str]) -> Problem<'d> {
     let problem = Problem::error(child, format!("unknown key `{key}`")).at_key();
     match nearest(key, known.iter().copied()) {
         Some(name) => problem.help(format!("did you mean `{name}`?")),
+        None if known.is_empty() => problem.help("there are no keys here; write {}"),
         None if known.len() == 1 => problem.help(format!("the only key is {}", known.concat())),
         None if known.len() <= LISTED_MAX => {
             problem.help(format!("the keys are {}", joined(known.iter().copied(), "and")))

@@ -36,15 +36,17 @@ impl Value for JsonSchema {
             slot.value(schema, |node| match node.kind() {
                 Kind::Mapping | Kind::Bool(_) => {
                     let schema = node.to_json();
-                    for (pointer, reason) in problems(&schema) {
-                        if let Some(report) = report {
+                    let problems = problems(&schema);
+                    let sound = problems.is_empty();
+                    if let Some(report) = report {
+                        for (pointer, reason) in problems {
                             report.add(Problem::error(node.nearest(&pointer), reason));
                         }
                     }
-                    Ok(Self(schema))
+                    Ok(sound.then_some(Self(schema)))
                 }
                 _ => Err(Mismatch::found(node, "a JSON Schema, or {file: path}")),
-            })
+            })?
         })
     }
 }

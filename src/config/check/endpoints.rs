@@ -1,62 +1,56 @@
-//! The endpoints of one agent: each can be reached, and names what its request holds.
+//! The endpoints of one agent: each can be reached, and is asked only for what its request holds.
 
 use std::collections::HashMap;
 
 use super::super::agent::Draft;
-use super::super::template::{InvalidTemplate, Template, names};
 use super::super::upstreams::place;
 use super::addresses::{Bases, RESERVED};
-use crate::capability::Settings;
-use crate::yaml::{Kind, Node, Problem, Report, nearest};
+use crate::capability::{Capability, CapabilityError, InvalidTemplate, Pattern, Route, Settings, Table};
+use crate::yaml::{Node, Problem, Report, nearest};
 
 /// Reports ids and endpoints that collide, and names in `{}` that mean nothing.
 pub(super) fn check<'d>(draft: &Draft<'d>, bases: &Bases<'_, 'd>, report: &Report<'d>) {
-    let mut ids: HashMap<&str, Node<'d>> = HashMap::new();
-    let mut shapes: HashMap<(&http::Method, String), (&Settings, Node<'d>)> = HashMap::new();
-    for (&node, capability) in draft.capabilities.iter().zip(&draft.agent.capabilities) {
-        let id = node.get("id").unwrap_or(node);
-        if let Some(earlier) = ids.insert(&capability.id, id) {
-            let problem = Problem::error(id, format!("there is another capability `{}`", capability.id));
-            report.add(problem.help(format!("the other is at {}; rename one of them", place(earlier))));
-        }
-        let endpoint = node.get("endpoint").unwrap_or(node);
-        let template = match Template::path(&capability.endpoint) {
-            Ok(template) => template,
-            Err(error) => {
-                report.add(invalid(endpoint, &error));
-                continue;
+    let (mut compiled, mut nodes) = (Vec::new(), Vec::new());
+    for (&node, settings) in draft.capabilities.iter().zip(&draft.agent.capabilities) {
+        reachable(draft, settings, node.get("endpoint").unwrap_or(node), bases, report);
+        let names = settings.endpoint.parse().map(|pattern: Pattern| pattern.names().to_vec()).unwrap_or_default();
+        same_parameter_twice(node, &names, report);
+        let capability = Capability::new(settings.clone()).or_else(|errors| {
+            for error in errors {
+                report.add(about(&error, node, &names));
             }
-        };
-        reachable(draft, capability, &template, endpoint, bases, report);
-        parameters(node, &template, report);
-        route(node, &template, report);
-        let key = (&capability.method, template.shape);
-        if let Some((other, earlier)) = shapes.insert(key, (capability, endpoint)) {
-            let message = format!("`{}` already answers {} at such a path", other.id, capability.method);
-            report.add(
-                Problem::error(endpoint, message).help(format!("that is at {}; change one of them", place(earlier))),
-            );
+            // What is wrong with the route does not keep its endpoint from being another's too.
+            let route = Route::to("", &settings.method, &settings.endpoint);
+            Capability::new(Settings { route, parameters: Vec::new(), ..settings.clone() })
+        });
+        if let Ok(capability) = capability {
+            compiled.push(capability);
+            nodes.push((settings, node));
         }
+    }
+    let Err(errors) = Table::new(compiled) else { return };
+    let mut first_of = HashMap::with_capacity(nodes.len());
+    for (settings, node) in &nodes {
+        first_of.entry(settings.id.as_str()).or_insert(*node);
+    }
+    for (number, error) in errors {
+        let Some((_, node)) = nodes.get(number) else { continue };
+        report.add(collision(&error, *node, &first_of));
     }
 }
 
 /// The endpoint is not one that the agent, or another one, answers itself.
-fn reachable<'d>(
-    draft: &Draft<'d>,
-    capability: &Settings,
-    template: &Template<'_>,
-    node: Node<'d>,
-    bases: &Bases<'_, 'd>,
-    report: &Report<'d>,
-) {
-    let first = template.literal.first().copied().unwrap_or_default();
-    if capability.endpoint == "/" || RESERVED.contains(&first) {
+fn reachable<'d>(draft: &Draft<'d>, capability: &Settings, node: Node<'d>, bases: &Bases<'_, 'd>, report: &Report<'d>) {
+    let Some(path) = capability.endpoint.strip_prefix('/') else { return };
+    let mut segments = path.split('/').take_while(|segment| !segment.contains('{')).peekable();
+    let first = segments.peek().copied().unwrap_or_default();
+    if path.is_empty() || RESERVED.contains(&first) {
         let problem = Problem::error(node, format!("every agent answers `/{first}` itself"));
         report.add(problem.help("choose another path; `route: {path: …}` still names the service's own"));
         return;
     }
     let mut path = draft.agent.base_path.clone();
-    for segment in &template.literal {
+    for segment in segments {
         path.push('/');
         path.push_str(segment);
         if let Some(other) = bases.get(&(draft.agent.host.as_deref(), path.as_str())) {
@@ -67,58 +61,87 @@ fn reachable<'d>(
     }
 }
 
-fn parameters<'d>(capability: Node<'d>, template: &Template<'_>, report: &Report<'d>) {
+fn same_parameter_twice<'d>(capability: Node<'d>, in_path: &[Box<str>], report: &Report<'d>) {
     let mut seen = HashMap::new();
     for parameter in capability.get("parameters").into_iter().flat_map(Node::children) {
         let Some((node, name)) = parameter.get("name").and_then(|node| Some((node, node.as_text()?))) else { continue };
-        let location = parameter.get("location").and_then(Node::as_text);
-        match location {
-            Some("path") if !template.names.contains(&name) => {
-                report.add(unknown_name(node, name, &template.names));
-            }
-            Some("header") if name.parse::<http::HeaderName>().is_err() => {
-                report.add(Problem::error(node, format!("{:?} can't be the name of a header", node.written())));
-            }
-            _ => {}
+        let by_default = if in_path.iter().any(|known| **known == *name) { "path" } else { "query" };
+        let location = parameter.get("location").map_or(Some(by_default), Node::as_text);
+        if location == Some("header") && name.parse::<http::HeaderName>().is_err() {
+            report.add(Problem::error(node, format!("{:?} can't be the name of a header", node.written())));
         }
-        let in_path = location == Some("path") || (location.is_none() && template.names.contains(&name));
-        let location = if in_path { "path" } else { location.unwrap_or("query") };
         if let Some(earlier) = seen.insert((name, location), node) {
-            let problem = Problem::error(node, format!("there is another {location} parameter `{name}`"));
+            let location = location.unwrap_or_default();
+            let problem = Problem::error(node, format!("there is another {location} parameter `{}`", node.written()));
             report.add(problem.help(format!("the other is at {}; keep one of them", place(earlier))));
         }
     }
 }
 
-/// What is asked of the service names only what the endpoint has.
-fn route<'d>(capability: Node<'d>, template: &Template<'_>, report: &Report<'d>) {
-    let Some(route) = capability.get("route") else { return };
-    let known = |node: Node<'d>, used: Result<Vec<&str>, InvalidTemplate>| match used {
-        Ok(used) => {
-            for name in used.into_iter().filter(|name| !template.names.contains(name)) {
-                report.add(unknown_name(node, name, &template.names));
-            }
-        }
-        Err(error) => report.add(invalid(node, &error)),
+/// What the capability's own reading found, at the place of what is wrong.
+fn about<'d>(error: &CapabilityError, capability: Node<'d>, names: &[Box<str>]) -> Problem<'d> {
+    let at = |path: &[&str]| path.iter().try_fold(capability, |node, key| node.get(key)).unwrap_or(capability);
+    let in_route = |node: Node<'d>, error: &InvalidTemplate| match error {
+        InvalidTemplate::UnknownName(name) => unknown_name(node, error.to_string(), name, names),
+        _ => sentence(node, &error.to_string()),
     };
-    if let Some((node, path)) = route.get("path").and_then(|node| Some((node, node.as_text()?))) {
-        known(node, Template::path(path).map(|path| path.names));
-    }
-    for node in ["query", "headers"].into_iter().filter_map(|key| route.get(key)).flat_map(Node::children) {
-        if let Kind::Text(text) = node.kind() {
-            known(node, names(text));
+    match error {
+        CapabilityError::Endpoint(problem) => sentence(at(&["endpoint"]), &problem.to_string()),
+        CapabilityError::RoutePath(problem) => in_route(at(&["route", "path"]), problem),
+        CapabilityError::RouteQuery { name, problem } => in_route(at(&["route", "query", name]), problem),
+        CapabilityError::RouteHeader { name, problem } => in_route(header(at(&["route", "headers"]), name), problem),
+        CapabilityError::ConnectionHeader(name) => {
+            sentence(header(at(&["route", "headers"]), name), &error.to_string()).at_key()
+        }
+        CapabilityError::UnknownPathParameter { name, .. } => {
+            let parameters = at(&["parameters"]).children().filter_map(|parameter| parameter.get("name"));
+            let node = parameters.into_iter().find(|node| node.as_text() == Some(name)).unwrap_or(capability);
+            unknown_name(node, format!("the endpoint has no `{{{name}}}`"), name, names)
+        }
+        CapabilityError::Schema(_) | CapabilityError::SameEndpoint { .. } | CapabilityError::SameId(_) => {
+            sentence(capability, &error.to_string())
         }
     }
 }
 
-fn unknown_name<'d>(node: Node<'d>, name: &str, known: &[&str]) -> Problem<'d> {
-    let problem = Problem::error(node, format!("the endpoint has no `{{{name}}}`"));
-    match nearest(name, known.iter().copied()).or(known.first().copied()) {
-        Some(known) => problem.help(format!("did you mean `{known}`?")),
-        None => problem.help(format!("write it into the endpoint, as in /path/{{{name}}}")),
+/// Two capabilities that can't be told apart, at the later one.
+fn collision<'d>(error: &CapabilityError, node: Node<'d>, first_of: &HashMap<&str, Node<'d>>) -> Problem<'d> {
+    let (key, other) = match error {
+        CapabilityError::SameEndpoint { other, .. } => ("endpoint", other),
+        CapabilityError::SameId(id) => ("id", id),
+        _ => return sentence(node, &error.to_string()),
+    };
+    let earlier = first_of.get(other.as_str()).copied().unwrap_or(node);
+    let (message, _) = parts(&error.to_string());
+    let help = format!("the other is at {}; change one of them", place(earlier.get(key).unwrap_or(earlier)));
+    Problem::error(node.get(key).unwrap_or(node), message).help(help)
+}
+
+fn unknown_name<'d>(node: Node<'d>, message: String, name: &str, known: &[Box<str>]) -> Problem<'d> {
+    let known = || known.iter().map(|name| &**name);
+    match nearest(name, known()).or(known().next()) {
+        Some(known) => Problem::error(node, message).help(format!("did you mean `{known}`?")),
+        None => Problem::error(node, message).help(format!("write it into the endpoint, as in /path/{{{name}}}")),
     }
 }
 
-fn invalid<'d>(node: Node<'d>, error: &InvalidTemplate) -> Problem<'d> {
-    Problem::error(node, error.to_string()).help(error.help())
+fn header<'d>(headers: Node<'d>, name: &http::HeaderName) -> Node<'d> {
+    let found =
+        headers.children().find(|header| header.key().is_some_and(|key| name.as_str().eq_ignore_ascii_case(key)));
+    found.unwrap_or(headers)
+}
+
+fn sentence<'d>(node: Node<'d>, text: &str) -> Problem<'d> {
+    match parts(text) {
+        (message, Some(help)) => Problem::error(node, message).help(help),
+        (message, None) => Problem::error(node, message),
+    }
+}
+
+/// The rooms say what is wrong, and after a colon what to write instead.
+fn parts(text: &str) -> (String, Option<String>) {
+    match text.split_once(": ") {
+        Some((message, help)) => (message.to_owned(), Some(help.to_owned())),
+        None => (text.to_owned(), None),
+    }
 }

@@ -1,3 +1,5 @@
+//! Places, kinds and limits of what is read.
+
 use super::*;
 
 fn document(text: &str) -> Document {
