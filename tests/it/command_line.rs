@@ -162,3 +162,44 @@ fn talk_ends_with_one_where_the_agent_fails() {
     let nobody = in_empty(None, &["talk", &Upstream::unreachable(), "hi"]);
     assert_eq!(nobody.code, Some(1));
 }
+
+#[test]
+fn talk_understands_what_any_server_may_send() {
+    let agent = Upstream::start(|exchange| {
+        let accept = exchange.request.header("accept").unwrap_or_default().to_owned();
+        assert!(accept.contains("text/event-stream"), "{accept}");
+        exchange.open_stream();
+        exchange.send(concat!(
+            ": a comment\n\n",
+            "event: message.start\ndata: {\"event\":\"message.start\",\"id\":\"m\"}\n\n",
+            "event: tool.start\ndata: {\"event\":\"tool.start\",\"name\":\"search\"}\n\n",
+            "event: mood\ndata: {\"event\":\"mood\",\"unheard\":[\"of\"]}\n\n",
+            "event: message.delta\ndata: {\"event\":\"message.delta\",\"id\":\"m\",\"text\":\"still fine\"}\n\n",
+            "event: message.end\ndata: {\"event\":\"message.end\",\"id\":\"m\"}\n\n",
+            "event: done\ndata: {\"event\":\"done\"}\n\n",
+        ));
+    });
+    let finished = in_empty(None, &["talk", &agent.url(), "hi"]);
+    assert_eq!((finished.code, finished.stdout.trim()), (Some(0), "still fine"), "{finished:?}");
+}
+
+#[test]
+fn talk_takes_a_whole_reply_where_an_agent_does_not_stream() {
+    let agent = Upstream::start(|exchange| exchange.json(&json!({"reply": "all at once"})));
+    let finished = in_empty(None, &["talk", &agent.url(), "hi"]);
+    assert_eq!((finished.code, finished.stdout.trim()), (Some(0), "all at once"), "{finished:?}");
+    let sent = agent.last();
+    let session = sent.json()["session_id"].as_str().unwrap().to_owned();
+    assert_eq!(uuid::Uuid::parse_str(&session).unwrap().get_version_num(), 4);
+    assert!(!sent.target.contains(&session), "a session never stands in a URL");
+}
+
+#[test]
+fn a_package_without_a_name_or_a_type_is_a_problem() {
+    for package in ["{name: SDK}", "{type: npm-package}", "{name: '', type: npm-package}"] {
+        let file = format!("agent: {{name: T, packages: [{package}]}}\n");
+        let finished = in_empty(Some(&file), &["check"]);
+        assert_eq!(finished.code, Some(1), "{package}: {finished:?}");
+        assert!(finished.stderr.contains("packages"), "{}", finished.stderr);
+    }
+}
