@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 
 use super::{Fault, complain};
 use crate::admin::Admin;
@@ -18,6 +18,10 @@ pub(super) fn run(config: &Config, serving: impl FnOnce(&str)) -> Result<(), Fau
     let admin = listener(config)?;
     let process = Process::open(config).map_err(Fault::new)?;
     let problem = process.store_problem();
+    // Operators are answered until the very end: that the process drains is what they want to know.
+    let ended = watch::Sender::new(false);
+    let socket = admin.as_ref().map(|(listener, _)| listener.share()).transpose().map_err(Fault::new)?;
+    let _file = socket.and_then(Listener::into_file);
     let beside = admin.map(|(listener, settings)| {
         let app = Admin {
             metrics: process.metrics(),
@@ -26,7 +30,7 @@ pub(super) fn run(config: &Config, serving: impl FnOnce(&str)) -> Result<(), Fau
             listen: settings.listen.clone(),
         };
         let server =
-            Server { app: Arc::new(app), shutdown: process.stopping(), header_timeout: config.limits.header_timeout };
+            Server { app: Arc::new(app), shutdown: ended.subscribe(), header_timeout: config.limits.header_timeout };
         // Operators' own connections are not counted among the callers'.
         let open = prometheus::IntGauge::new("admin_connections", "Connections of operators.").map_err(Fault::new)?;
         Ok((Door { server, connections: Arc::new(Semaphore::new(ADMIN_CONNECTIONS)), open }, listener))

@@ -109,11 +109,6 @@ impl Process {
         self.gateway.health.clone()
     }
 
-    /// Becomes `true` when the process stops.
-    pub fn stopping(&self) -> watch::Receiver<bool> {
-        self.gateway.drain.stopping()
-    }
-
     /// Why the store can't be used, as it was seen last; `None` while it can.
     pub fn store_problem(&self) -> watch::Receiver<Option<String>> {
         let (problem, watched) = watch::channel(None);

@@ -281,7 +281,8 @@ fn a_redirect_on_the_services_origin_leads_to_our_endpoint() {
             let host = exchange.request.header("host").unwrap().to_owned();
             match exchange.request.target.as_str() {
                 "/v1/orders" => {
-                    exchange.answer("303 See Other", &format!("Location: http://{host}/v1/o/77?full=1#top"), b"")
+                    let location = format!("Location: http://{host}/v1/o/77?full=1#top");
+                    exchange.answer("303 See Other", &location, b"");
                 }
                 _ => exchange.answer("302 Found", "Location: https://elsewhere.example/x", b""),
             }
@@ -355,7 +356,8 @@ fn failures_of_the_hop_have_their_codes() {
     ));
     gateway.get("/x").refused(502, "upstream_unreachable");
 
-    let (_upstream, gateway) = answering("[{id: a, method: GET, endpoint: /x}]", |exchange| exchange.reset());
+    let (_upstream, gateway) =
+        answering("[{id: a, method: GET, endpoint: /x}]", |exchange| exchange.connection.reset());
     gateway.get("/x").refused(502, "upstream_error");
 
     let upstream = Upstream::start(|exchange| {

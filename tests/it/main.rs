@@ -15,12 +15,14 @@
 
 mod capability;
 mod chain;
+mod command_line;
 mod discovery;
 mod front;
 mod leaving;
 mod news;
 mod outcomes;
 mod passing;
+mod process;
 mod sessions;
 mod support;
 mod talk;

@@ -224,7 +224,7 @@ fn an_early_failure_is_a_status_for_both() {
     );
     both_refused(&both(|exchange| exchange.stream("data: nonsense\n\n")), 502, "upstream_error");
     both_refused(&both(|exchange| exchange.stream("")), 502, "upstream_error");
-    both_refused(&both(|exchange| exchange.reset()), 502, "upstream_error");
+    both_refused(&both(|exchange| exchange.connection.reset()), 502, "upstream_error");
     both_refused(&both(|exchange| exchange.answer("500 Oops", "", b"stack trace")), 502, "upstream_error");
     both_refused(&both(|exchange| exchange.answer("404 Not Found", "", b"")), 502, "upstream_error");
     both_refused(&both(|exchange| exchange.answer("302 Found", "Location: /elsewhere", b"")), 502, "upstream_error");

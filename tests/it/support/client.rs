@@ -60,18 +60,15 @@ impl Call {
     /// The request's bytes; `Host` and `Content-Length` are added where nothing says otherwise.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let has = |wanted: &str| self.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case(wanted));
-        let mut head = format!("{} {} HTTP/1.1\r\n", self.method, self.target);
+        let mut lines = vec![format!("{} {} HTTP/1.1", self.method, self.target)];
         if !has("host") {
-            head.push_str("Host: 127.0.0.1\r\n");
+            lines.push("Host: 127.0.0.1".into());
         }
         if !has("content-length") && !has("transfer-encoding") && (!self.body.is_empty() || self.method == "POST") {
-            head.push_str(&format!("Content-Length: {}\r\n", self.body.len()));
+            lines.push(format!("Content-Length: {}", self.body.len()));
         }
-        for (name, value) in &self.headers {
-            head.push_str(&format!("{name}: {value}\r\n"));
-        }
-        head.push_str("\r\n");
-        [head.as_bytes(), &self.body].concat()
+        lines.extend(self.headers.iter().map(|(name, value)| format!("{name}: {value}")));
+        [lines.join("\r\n").as_bytes(), b"\r\n\r\n", &self.body].concat()
     }
 }
 
@@ -284,7 +281,6 @@ fn framing(response: &Response, to_head: bool) -> Framing {
 /// An event stream that is read as it comes.
 #[derive(Debug)]
 pub(crate) struct Stream {
-    pub head: Response,
     pub connection: Connection,
     text: String,
     over: bool,
@@ -295,7 +291,8 @@ impl Stream {
     pub(crate) fn open(mut connection: Connection, call: &Call) -> Self {
         connection.send(call.bytes());
         let head = connection.head();
-        Self { head, connection, text: String::new(), over: false }
+        assert_eq!((head.status, head.header("content-type")), (200, Some("text/event-stream")));
+        Self { connection, text: String::new(), over: false }
     }
 
     /// The next event, keep-alives skipped; `None` at the end.

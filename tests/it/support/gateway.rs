@@ -17,7 +17,7 @@ use super::client::{Call, Connection, Response, Stream};
 use super::wait::{PATIENCE, Watched};
 
 /// The program under test.
-const PROGRAM: &str = env!("CARGO_BIN_EXE_restap-gateway");
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_restap-gateway");
 
 /// What the line says that is printed once requests are answered.
 const SERVING: &str = "restap-gateway: serving on http://";

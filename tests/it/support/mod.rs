@@ -6,9 +6,9 @@ pub(crate) mod sse;
 pub(crate) mod upstream;
 pub(crate) mod wait;
 
-pub(crate) use client::{Call, Connection, Response, Stream};
+pub(crate) use client::{Call, Connection, Response};
 pub(crate) use gateway::{Finished, Gateway, run};
-pub(crate) use sse::{Events, Frame};
+pub(crate) use sse::Events;
 pub(crate) use upstream::{Exchange, Request, Upstream};
 pub(crate) use wait::{Gate, PATIENCE, Watched};
 

@@ -22,8 +22,6 @@ pub(crate) struct Request {
     pub body: Vec<u8>,
     /// Bytes of the body, also of those that were not kept.
     pub length: u64,
-    /// Which connection it came on, counted from 0.
-    pub connection: usize,
 }
 
 impl Request {
@@ -89,7 +87,6 @@ impl Upstream {
                 }
                 let Ok(socket) = socket else { continue };
                 let (serve, seen) = (serve.clone(), all.clone());
-                let number = seen.read(|seen| seen.accepted);
                 seen.change(|seen| {
                     seen.accepted += 1;
                     seen.open += 1;
@@ -98,7 +95,7 @@ impl Upstream {
                     let closing = Closing(seen.clone());
                     socket.set_read_timeout(Some(PATIENCE)).unwrap();
                     socket.set_nodelay(true).unwrap();
-                    let mut incoming = Incoming { socket, buffer: Vec::new(), number, over: false, seen };
+                    let mut incoming = Incoming { socket, buffer: Vec::new(), over: false, seen };
                     serve(&mut incoming);
                     drop(incoming);
                     drop(closing);
@@ -191,7 +188,6 @@ impl Drop for Closing {
 pub(crate) struct Incoming {
     pub socket: TcpStream,
     buffer: Vec<u8>,
-    number: usize,
     over: bool,
     seen: Arc<Watched<Seen>>,
 }
@@ -247,7 +243,7 @@ impl Incoming {
             let (name, value) = line.split_once(':')?;
             headers.push((name.to_owned(), value.trim().to_owned()));
         }
-        Some(Request { method, target, headers, body: Vec::new(), length: 0, connection: self.number })
+        Some(Request { method, target, headers, body: Vec::new(), length: 0 })
     }
 
     fn line(&mut self) -> Option<String> {
