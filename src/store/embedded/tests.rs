@@ -1,14 +1,16 @@
 //! The embedded engine keeps the contract, and what only it promises.
 
+// Without a loader that takes the shim there is nothing to write the record down.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+mod powerloss;
+
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
-
-use rusqlite::Connection;
 
 use super::batch::{Batch, Upkeep};
 use super::sweep::Sweep;
@@ -288,25 +290,13 @@ async fn what_is_out_of_date_leaves_the_disk_without_a_write() {
     assert_eq!(read(&store, own(&store), Since::Time(page.timestamp)).await.unwrap()[0].0, "new");
 }
 
-/// A store whose database may have so many pages.
-fn small(path: &Path, pages: u64, bounds: Arc<Bounds>) -> Arc<Store> {
-    let (place, keys) = Place::take(path, Some(&contract::key())).unwrap();
-    let database = place.database();
-    let mut connection = database::connect(&database, Role::Writer).unwrap();
-    database::migrate(&mut connection, &keys).unwrap();
-    connection.pragma_update(None, "max_page_count", pages).unwrap();
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let (place, status) = (Arc::new(place), Arc::<Status>::default());
-    let readers = Arc::new(Readers::start(&database).unwrap());
-    let worker = Worker::new(connection, place.clone(), readers.clone(), bounds.clone(), clock.clone(), status.clone());
-    let writer = Writer::start(worker).unwrap();
-    contract::store(Embedded { writer, readers, status, clock, place: Mutex::new(Some(place)) }, bounds)
-}
-
 #[tokio::test]
 async fn a_full_disk_refuses_items_and_keeps_reading_and_recovers() {
     let directory = tempfile::tempdir().unwrap();
-    let store = small(directory.path(), 400, bounds());
+    let taken = Taken::take(directory.path(), Some(&contract::key())).unwrap();
+    let (connection, bounds) = (taken.connect().unwrap(), bounds());
+    connection.pragma_update(None, "max_page_count", 400).unwrap();
+    let store = contract::store(taken.start(connection, bounds.clone(), Arc::new(SystemClock)).unwrap(), bounds);
     let mut posted = 0;
     let refused = loop {
         match post(&store, own(&store), &"x".repeat(4000)).await {
@@ -360,16 +350,12 @@ async fn a_full_queue_refuses_at_once_and_what_was_taken_is_written() {
     assert!(taken >= 4_000 && stored == taken, "{taken} {stored}");
 }
 
-/// Runs a test of this file in another process, where [`child`] says so.
-fn spawn(test: &str, path: &Path) -> Child {
+/// A test of this file in another process, where [`child`] says so.
+fn in_child(test: &str, path: &Path) -> Command {
     let name = format!("{}::{test}", module_path!().split_once("::").unwrap().1);
-    Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", &name, "--nocapture"])
-        .env(CHILD, path)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap()
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", &name, "--nocapture"]).env(CHILD, path).stdout(Stdio::piped()).stderr(Stdio::null());
+    command
 }
 
 const CHILD: &str = "RESTAP_STORE_TEST_DIRECTORY";
@@ -380,24 +366,37 @@ fn feed(store: &Store, feed: usize) -> FeedId {
     store.keys().feed(store.keys().agent("a"), Some(&session))
 }
 
-/// In a child: posts to all feeds until it is killed, and says what was acknowledged. Elsewhere it does nothing.
-async fn child() {
+/// In a child: posts so many items to every feed, says what was stored and what was refused, and dies.
+/// Elsewhere it does nothing.
+async fn child(items: usize) {
     let Some(path) = std::env::var_os(CHILD) else { return };
     let store = serve(Path::new(&path)).unwrap();
     let mut posters = tokio::task::JoinSet::new();
     for which in 0..FEEDS {
         let store = store.clone();
         posters.spawn(async move {
-            for item in 0.. {
-                let message = format!("{}-{item}", std::process::id());
+            let (mut tried, mut taken) = (0, 0);
+            while taken < items {
+                tried += 1;
+                // Leases are written without a flush, between what is flushed.
+                let _ = store.acquire(store.keys().query_lease(store.keys().query(&format!("{which} {tried}")))).await;
+                let message = format!("{}-{tried}", std::process::id());
                 match post(&store, feed(&store, which), &message).await {
-                    Ok(receipt) => println!("\nstored {which} {message} {}", receipt.timestamp),
-                    Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
+                    Ok(receipt) => {
+                        println!("\nstored {which} {message} {}", receipt.timestamp);
+                        taken += 1;
+                    }
+                    Err(error) => {
+                        println!("\nrefused {error}");
+                        tokio::time::sleep(Duration::from_millis(5)).await;
+                    }
                 }
             }
         });
     }
     posters.join_all().await;
+    // As a crash would: nothing is closed.
+    rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL).unwrap();
 }
 
 /// What a child says.
@@ -409,11 +408,11 @@ fn stored(line: &str) -> Option<(usize, (String, u64))> {
 
 #[tokio::test]
 async fn acknowledged_items_survive_a_killed_process() {
-    child().await;
+    child(usize::MAX).await;
     let (_directory, path) = used().await;
     let mut acknowledged = vec![Vec::new(); FEEDS];
     for _ in 0..8 {
-        let mut child = spawn("acknowledged_items_survive_a_killed_process", &path);
+        let mut child = in_child("acknowledged_items_survive_a_killed_process", &path).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         // Killed in the middle of things; what it had said by then counts.
         let mut said = 0;
@@ -447,10 +446,10 @@ async fn acknowledged_items_survive_a_killed_process() {
 
 #[tokio::test]
 async fn two_processes_on_one_file_show_pollers_every_item_once() {
-    child().await;
+    child(usize::MAX).await;
     let (_directory, path) = used().await;
     let store = serve(&path).unwrap();
-    let mut child = spawn("two_processes_on_one_file_show_pollers_every_item_once", &path);
+    let mut child = in_child("two_processes_on_one_file_show_pollers_every_item_once", &path).spawn().unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let theirs = tokio::task::spawn_blocking(move || {
         let acknowledged: Vec<_> = lines.map_while(Result::ok).filter_map(|line| stored(&line)).take(1_500).collect();

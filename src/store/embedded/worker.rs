@@ -264,6 +264,9 @@ impl Worker {
     /// Has a reader move the log into the database, which holds up neither writing nor reading. A log that is moved
     /// is emptied when nobody uses it, so that there is little to go through when the store is opened next time.
     fn move_log(&mut self, idle: bool) {
+        if let Some(fault) = self.readers.log_fault() {
+            self.note(&fault);
+        }
         if self.log_bytes >= if idle { LOG_BYTES_IDLE } else { LOG_BYTES } {
             if self.readers.move_log() {
                 self.log_bytes = 0;
