@@ -46,13 +46,13 @@ fn dialect<'d>(
             }
             return known;
         }
-        (DialectChoice::BuiltIn(name), Some(_)) => match Dialect::built_in(name) {
-            Some(dialect) => dialect,
-            None => {
+        (DialectChoice::BuiltIn(name), Some(_)) => {
+            let Some(dialect) = Dialect::built_in(name) else {
                 report.add(unknown(node, name));
                 return None;
-            }
-        },
+            };
+            dialect
+        }
         (DialectChoice::Inline(mapping), _) => {
             Dialect::compile(mapping).map_err(|problems| tell(problems, node, report)).ok()?
         }
