@@ -1,3 +1,5 @@
+//! Golden documents.
+
 use expect_test::{ExpectFile, expect_file};
 use serde_json::json;
 

@@ -236,14 +236,13 @@ impl Parts<'_> {
         let first = |problems: Vec<Problem>| {
             broken(problems.into_iter().map(|problem| problem.message).next().unwrap_or_default())
         };
-        let named =
-            |name: &str| Dialect::built_in(name).ok_or_else(|| broken(format!("there is none called `{name}`")));
-        let dialect = match &talk.dialect {
-            // The guide asks nobody, so that how it would ask is of no matter.
-            DialectChoice::Guide => named("text")?,
-            DialectChoice::BuiltIn(name) => named(name)?,
-            DialectChoice::Inline(value) => Dialect::compile(value).map_err(first)?,
+        // The guide asks nobody, so that how it would ask is of no matter.
+        let asks_nobody = || DialectChoice::BuiltIn("text".to_owned()).compile();
+        let dialect = match talk.dialect.compile().map_err(first)? {
+            Some(dialect) => Some(dialect),
+            None => asks_nobody().map_err(first)?,
         };
+        let dialect = dialect.ok_or_else(|| broken("there is none".to_owned()))?;
         let dialect = match &talk.path {
             Some(path) => dialect.with_path(path).map_err(first)?,
             None => dialect,

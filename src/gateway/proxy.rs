@@ -49,6 +49,9 @@ impl ProxyHttp for Proxy {
         session.set_read_timeout(Some(ctx.live.limits.body_timeout));
         session.set_write_timeout(Some(WRITE_TIMEOUT));
         session.set_total_drain_timeout(Some(DRAIN_TIMEOUT));
+        // What is left of a body is read, or `respond::refuse` closes: not so every answer that comes before its end,
+        // of which `100 Continue` would be one.
+        session.downstream_session.set_close_on_response_before_downstream_finish(false);
         let failed = match admission::admit(session, ctx) {
             Ok(route) => handler::answer(&self.0, session, ctx, route).await,
             Err(refusal) => Err(refusal.into()),

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
+use super::dialect::{self, Dialect};
 use crate::yaml::{ByteSize, Fields, Mismatch, Period, Problem, Slot, Written};
 
 /// How an agent talks.
@@ -40,6 +41,20 @@ pub enum DialectChoice {
     BuiltIn(String),
     /// The operator's own, not yet compiled.
     Inline(Value),
+}
+
+impl DialectChoice {
+    /// Compiles it; `None` is the guide, which needs no upstream.
+    ///
+    /// # Errors
+    /// What is wrong in it; pointers are into the mapping, or empty for a name.
+    pub fn compile(&self) -> Result<Option<Dialect>, Vec<dialect::Problem>> {
+        match self {
+            Self::Guide => Ok(None),
+            Self::BuiltIn(name) => Dialect::built_in(name).map(Some).ok_or_else(|| vec![dialect::Problem::unknown(name)]),
+            Self::Inline(mapping) => Dialect::compile(mapping).map(Some),
+        }
+    }
 }
 
 /// `history:`, for dialects whose upstream keeps no conversation.
@@ -214,5 +229,19 @@ impl NewsContext {
                 bytes: fields.or("bytes", ByteSize(default.bytes), "At most so many bytes of items a turn.").into(),
             })
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_choice_compiles_or_says_what_is_wrong() {
+        assert!(DialectChoice::Guide.compile().unwrap().is_none());
+        assert!(DialectChoice::BuiltIn("openai-chat".into()).compile().unwrap().is_some());
+        assert!(DialectChoice::Inline(serde_json::json!({"like": "json"})).compile().unwrap().is_some());
+        let problems = DialectChoice::BuiltIn("openai-caht".into()).compile().unwrap_err();
+        assert_eq!(problems[0].suggestion.as_deref(), Some("openai-chat"));
     }
 }

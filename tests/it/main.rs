@@ -13,10 +13,14 @@
     reason = "a test that meets what it does not expect fails"
 )]
 
+mod capability;
 mod chain;
+mod discovery;
+mod front;
 mod leaving;
 mod news;
 mod outcomes;
+mod passing;
 mod sessions;
 mod support;
 mod talk;

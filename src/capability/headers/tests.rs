@@ -1,3 +1,5 @@
+//! Which headers go on, in both directions.
+
 use http::Method;
 
 use super::super::fixture::{capability, headers, lines, params, service, service_with_key, settings, table};

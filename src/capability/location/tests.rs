@@ -1,3 +1,5 @@
+//! Addresses of the service as callers see them.
+
 use http::Method;
 
 use super::super::fixture::{service, service_with_key, settings, table};

@@ -1,3 +1,5 @@
+//! The normal form of paths.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Patterns, and a segment held against the naive matcher.
+
 use proptest::prelude::*;
 
 use super::*;
@@ -95,11 +97,10 @@ fn a_template_takes_at_least_one_character() {
 fn a_long_segment_takes_linear_time() {
     let pattern = parsed("/{a}ab{b}ab{c}ab{d}");
     let Some(Segment::Mixed(mixed)) = pattern.segments().first() else { panic!() };
-    let started = std::time::Instant::now();
-    for segment in ["a".repeat(1 << 20), "ab".repeat(1 << 19), "ba".repeat(1 << 19)] {
-        mixed.capture(&segment, &mut Vec::new());
+    // Whatever is worse than linear does not end before the tests are given up.
+    for (segment, found) in [("a".repeat(1 << 22), false), ("ab".repeat(1 << 21), true), ("ba".repeat(1 << 21), true)] {
+        assert_eq!(mixed.capture(&segment, &mut Vec::new()), found);
     }
-    assert!(started.elapsed() < std::time::Duration::from_secs(20));
 }
 
 /// Tries every length for every template, the longest first: slow, and plainly right.

@@ -1,3 +1,5 @@
+//! What the service is asked.
+
 use super::super::fixture::{self, params, service, service_with_key, settings};
 use super::super::{Capability, CookiePolicy, Service};
 use super::*;

@@ -1,3 +1,5 @@
+//! Parameters in every place that they go to.
+
 use super::super::Capability;
 use super::super::fixture::{capability, params};
 use super::*;

@@ -12,7 +12,7 @@ use super::{Block, Conversation, Dialect, Framing, NamePlace, builtin};
 pub(crate) fn compile(value: &Value) -> Result<Dialect, Vec<Problem>> {
     let mut problems = Problems::default();
     let Some(map) = problems.map(Some(value), "") else {
-        return problems.into_result(()).and_then(|()| Err(Vec::new()));
+        return Err(problems.into_vec());
     };
     problems.known_keys(map, "", &["like", "conversation", "request", "stream", "response"]);
     let inherited = inherit(map, &mut problems);
@@ -33,7 +33,8 @@ pub(crate) fn compile(value: &Value) -> Result<Dialect, Vec<Problem>> {
     }
     let conversation = conversation(map, &request, [stream.as_ref(), response.as_ref()], &mut problems);
     let response = response.unwrap_or_default();
-    problems.into_result(Dialect { conversation, request, stream, response })
+    let problems = problems.into_vec();
+    if problems.is_empty() { Ok(Dialect { conversation, request, stream, response }) } else { Err(problems) }
 }
 
 /// The mapping over the dialect that it is like: a key of `request`, `stream` or `response` replaces that one's, and
@@ -41,9 +42,8 @@ pub(crate) fn compile(value: &Value) -> Result<Dialect, Vec<Problem>> {
 fn inherit(map: &Map<String, Value>, problems: &mut Problems) -> Option<Map<String, Value>> {
     let like = problems.text(map.get("like"), "/like")?;
     let Some(base) = builtin::source(like) else {
-        let names: Vec<&str> = builtin::names().collect();
-        let message = format!("there is no dialect `{like}`; known are {}", names.join(", "));
-        problems.add("/like", message, nearest(like, &names));
+        let Problem { message, suggestion, .. } = Problem::unknown(like);
+        problems.add("/like", message, suggestion.as_deref());
         return None;
     };
     let mut merged = match base {

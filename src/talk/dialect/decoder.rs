@@ -7,8 +7,8 @@ use super::json::{self, NotJson};
 use super::reply::Reply;
 use super::sequence::Sequence;
 use super::sniff::{Shape, Sniff};
-use super::text::Utf8;
 use super::unpack::{SLICE, Unpack};
+use super::utf8::Utf8;
 use super::{Dialect, Event, Fault, Framing, Saved, UpstreamHead};
 use crate::sse;
 
@@ -82,10 +82,9 @@ impl Decoder {
     pub(crate) fn finish(&mut self, clean: bool, events: &mut Vec<Event>) -> Result<(), Fault> {
         let Self { framer, reply, limit, .. } = self;
         if let Framer::Sniff(sniff) = framer {
-            let sniff = std::mem::replace(sniff, Sniff::new(Framing::Text, false, ""));
-            let seen = sniff.into_seen();
-            if seen.is_empty() && !reply.block().eof_ok {
-                return Err(Fault::upstream("the service behind this agent sent an empty reply"));
+            let seen = sniff.take_seen();
+            if seen.is_empty() && clean && !reply.block().eof_ok {
+                return Err(empty());
             }
             *framer = Framer::for_framing(reply.block().framing, *limit);
             read(framer, reply, *limit, &seen, events)?;
@@ -109,13 +108,14 @@ impl Decoder {
                 cut = sequence.is_cut();
             }
             Framer::Whole(body) => {
-                let body = std::mem::take(body);
-                whole(reply, &body, events)?;
-                if reply.pending().is_some() {
-                    return Ok(());
-                }
-                // A body that could be parsed is whole, however the connection ended.
-                return reply.finish(true, events);
+                let read = whole(reply, body, events);
+                return match read {
+                    Err(Unread::NotJson) if !clean => Err(Fault::broken_off()),
+                    Ok(()) if reply.pending().is_some() => Ok(()),
+                    // A body that could be parsed is whole, however the connection ended.
+                    Ok(()) => reply.finish(true, events),
+                    Err(unread) => Err(unread.into()),
+                };
             }
             Framer::Text(utf8) => {
                 if let Some(rest) = utf8.rest() {
@@ -156,7 +156,7 @@ fn read(
         let Some(shape) = sniff.push(&mut bytes) else {
             return Ok(());
         };
-        let sniff = std::mem::replace(sniff, Sniff::new(Framing::Text, false, ""));
+        let seen = sniff.take_seen();
         let asked = reply.block().framing;
         let framing = match shape {
             Shape::Page => {
@@ -178,7 +178,7 @@ fn read(
             }
         };
         *framer = Framer::for_framing(framing, limit);
-        read(framer, reply, limit, &sniff.into_seen(), events)?;
+        read(framer, reply, limit, &seen, events)?;
     }
     match framer {
         Framer::Sniff(_) => Ok(()),
@@ -242,7 +242,7 @@ impl From<Fault> for Unread {
 impl From<Unread> for Fault {
     fn from(unread: Unread) -> Self {
         match unread {
-            Unread::NotJson => not_json(),
+            Unread::NotJson => Self::upstream("the service behind this agent sent data that is not valid JSON"),
             Unread::Fault(fault) => fault,
         }
     }
@@ -283,38 +283,35 @@ fn values(reply: &mut Reply, name: Option<&str>, data: &str, events: &mut Vec<Ev
 }
 
 /// A body that holds all of a reply.
-fn whole(reply: &mut Reply, body: &[u8], events: &mut Vec<Event>) -> Result<(), Fault> {
-    let text = String::from_utf8_lossy(body);
-    let text = text.trim();
-    if text.is_empty() {
-        return Err(Fault::upstream("the service behind this agent sent an empty reply"));
-    }
-    one_value(reply, text, events).unwrap_or_else(|_| Err(not_json()))?;
+fn whole(reply: &mut Reply, body: &[u8], events: &mut Vec<Event>) -> Result<(), Unread> {
+    one_value(reply, String::from_utf8_lossy(body).trim(), events)?;
     if reply.pending().is_some() {
         return Ok(());
     }
     if !reply.is_complete() && !reply.block().eof_ok {
-        return Err(Fault::upstream(
+        return Err(Unread::Fault(Fault::upstream(
             "the answer of the service behind this agent has no reply where its dialect looks for one",
-        ));
+        )));
     }
     frame_done(events);
     Ok(())
 }
 
-fn one_value(reply: &mut Reply, text: &str, events: &mut Vec<Event>) -> Result<Result<(), Fault>, NotJson> {
-    json::read(text, |values, marked| {
+fn one_value(reply: &mut Reply, text: &str, events: &mut Vec<Event>) -> Result<(), Unread> {
+    let read = json::read(text, |values, marked| {
         let [value] = values else {
-            return Err(not_json());
+            return Err(Unread::NotJson);
         };
         // JSON that was encoded twice.
-        if let Some(inner) = value.as_str().filter(|text| text.starts_with(['{', '[']))
-            && let Ok(read) = one_value(reply, inner, events)
-        {
-            return read;
+        if let Some(inner) = value.as_str().filter(|text| text.starts_with(['{', '['])) {
+            match one_value(reply, inner, events) {
+                Err(Unread::NotJson) => {}
+                read => return read,
+            }
         }
-        reply.frame(None, value, marked, events)
-    })
+        Ok(reply.frame(None, value, marked, events)?)
+    });
+    read.unwrap_or(Err(Unread::NotJson))
 }
 
 fn frame_done(events: &mut Vec<Event>) {
@@ -323,8 +320,8 @@ fn frame_done(events: &mut Vec<Event>) {
     }
 }
 
-fn not_json() -> Fault {
-    Fault::upstream("the service behind this agent sent data that is not valid JSON")
+fn empty() -> Fault {
+    Fault::upstream("the service behind this agent sent an empty reply")
 }
 
 fn frame_too_long() -> Fault {

@@ -6,6 +6,7 @@ use crate::talk::failure::Again;
 
 /// Characters of an upstream's sentence that are told.
 const EXCERPT: usize = 500;
+
 /// Why a reply failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fault {
@@ -26,6 +27,11 @@ impl Fault {
         Self { again: Again::told(all), ..Self::upstream(message) }
     }
 
+    /// The connection closed before the reply was proven to be complete.
+    pub(crate) fn broken_off() -> Self {
+        Self::upstream("the service behind this agent broke its reply off")
+    }
+
     pub(crate) fn too_large(limit: usize) -> Self {
         Self::upstream(format!("the reply of the service behind this agent is larger than {limit} bytes"))
     }
@@ -34,9 +40,19 @@ impl Fault {
 /// The begin of an upstream's sentence, on one line.
 pub(crate) fn excerpt(text: &str) -> String {
     let line = |character: char| if character.is_control() { ' ' } else { character };
-    let mut excerpt: String = text.trim().chars().take(EXCERPT).map(line).collect();
-    if excerpt.len() < text.trim().len() {
-        excerpt.push('…');
+    let characters = text.trim().chars();
+    let more = characters.clone().nth(EXCERPT).map(|_| '…');
+    characters.take(EXCERPT).map(line).chain(more).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_excerpt_is_one_line_of_bounded_length() {
+        assert_eq!(excerpt(" a\nb\u{85}c "), "a b c");
+        assert_eq!(excerpt(&"é".repeat(EXCERPT)), "é".repeat(EXCERPT));
+        assert_eq!(excerpt(&"é".repeat(EXCERPT + 1)), format!("{}…", "é".repeat(EXCERPT)));
     }
-    excerpt
 }

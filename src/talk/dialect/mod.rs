@@ -24,10 +24,10 @@ mod json;
 mod reply;
 mod sequence;
 mod sniff;
-mod text;
 mod tools;
 mod tree;
 mod unpack;
+mod utf8;
 
 use serde_json::{Map, Value};
 
@@ -95,7 +95,8 @@ impl Dialect {
     pub fn with_path(mut self, path: &str) -> Result<Self, Vec<Problem>> {
         let mut problems = Problems::default();
         self.request.set_path(path, &mut problems);
-        problems.into_result(self)
+        let problems = problems.into_vec();
+        if problems.is_empty() { Ok(self) } else { Err(problems) }
     }
 
     /// How the upstream knows that two turns belong together.

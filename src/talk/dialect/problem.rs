@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Value};
 
+use super::builtin;
+
 /// What is wrong in a dialect that an operator wrote.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
@@ -11,6 +13,18 @@ pub struct Problem {
     pub message: String,
     /// The nearest known name.
     pub suggestion: Option<String>,
+}
+
+impl Problem {
+    /// There is no dialect of this name.
+    pub(crate) fn unknown(name: &str) -> Self {
+        let names: Vec<&str> = builtin::names().collect();
+        Self {
+            pointer: String::new(),
+            message: format!("there is no dialect `{name}`; known are {}", names.join(", ")),
+            suggestion: nearest(name, &names).map(str::to_owned),
+        }
+    }
 }
 
 /// All that is wrong in one dialect.
@@ -73,8 +87,8 @@ impl Problems {
         None
     }
 
-    pub(crate) fn into_result<T>(self, value: T) -> Result<T, Vec<Problem>> {
-        if self.0.is_empty() { Ok(value) } else { Err(self.0) }
+    pub(crate) fn into_vec(self) -> Vec<Problem> {
+        self.0
     }
 }
 

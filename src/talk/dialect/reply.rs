@@ -153,7 +153,7 @@ impl Reply {
         }
         let proven = state.complete || (eof_ok && clean);
         if !proven {
-            return Err(Fault::upstream("the service behind this agent broke its reply off"));
+            return Err(Fault::broken_off());
         }
         state.verdict()?;
         state.tools.end_all(events);

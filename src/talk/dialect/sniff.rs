@@ -80,8 +80,8 @@ impl Sniff {
     }
 
     /// The bytes that it took off the input, once it has said what they are or the body ended.
-    pub(crate) fn into_seen(self) -> Vec<u8> {
-        self.seen
+    pub(crate) fn take_seen(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.seen)
     }
 
     fn shape(&self) -> Option<Shape> {
@@ -122,7 +122,7 @@ mod tests {
             shape = sniff.push(&mut byte);
             rest = if byte.is_empty() { after } else { rest };
         }
-        let body = [sniff.into_seen(), rest.to_vec()].concat();
+        let body = [sniff.take_seen(), rest.to_vec()].concat();
         (shape, String::from_utf8_lossy(&body).into_owned())
     }
 
@@ -170,6 +170,6 @@ mod tests {
         for _ in 0..100 {
             assert_eq!(sniff.push(&mut &[b'\n'; 1000][..]), None);
         }
-        assert!(sniff.into_seen().is_empty());
+        assert!(sniff.take_seen().is_empty());
     }
 }

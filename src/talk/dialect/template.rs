@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::problem::{Problems, nearest};
+use super::problem::{Problems, join, nearest};
 
 /// What can stand between `{{` and `}}`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,41 +62,29 @@ enum Part {
 /// Gives the value of a name; `None` where there is none.
 pub(crate) type Values<'a> = dyn FnMut(&Name) -> Option<Value> + 'a;
 
-impl Name {
-    /// Whether a template with this name is one value apart from the text around it.
-    fn parse(text: &str, place: Use) -> Option<Self> {
-        let name = match text {
-            "message" => Self::Message,
-            "messages" => Self::Messages,
-            "system" => Self::System,
-            "model" => Self::Model,
-            "stream" => Self::Stream,
-            "session_key" => Self::SessionKey,
-            "session_uuid" => Self::SessionUuid,
-            "uuid" => Self::Uuid,
-            "credential" => Self::Credential,
-            "role" => Self::Role,
-            "text" => Self::Text,
-            _ => Self::Saved(text.strip_prefix("saved.").filter(|slot| !slot.is_empty())?.into()),
-        };
-        place.names().contains(&name.family()).then_some(name)
-    }
+/// The names that are one word, as they are written.
+const NAMES: &[(&str, Name)] = &[
+    ("message", Name::Message),
+    ("messages", Name::Messages),
+    ("system", Name::System),
+    ("model", Name::Model),
+    ("stream", Name::Stream),
+    ("session_key", Name::SessionKey),
+    ("session_uuid", Name::SessionUuid),
+    ("uuid", Name::Uuid),
+    ("credential", Name::Credential),
+    ("role", Name::Role),
+    ("text", Name::Text),
+];
 
-    fn family(&self) -> &'static str {
-        match self {
-            Self::Message => "message",
-            Self::Messages => "messages",
-            Self::System => "system",
-            Self::Model => "model",
-            Self::Stream => "stream",
-            Self::SessionKey => "session_key",
-            Self::SessionUuid => "session_uuid",
-            Self::Uuid => "uuid",
-            Self::Credential => "credential",
-            Self::Saved(_) => "saved.conversation",
-            Self::Role => "role",
-            Self::Text => "text",
-        }
+impl Name {
+    /// The name that is written so, if it means something there.
+    fn parse(text: &str, place: Use) -> Option<Self> {
+        let (listed, name) = match text.strip_prefix("saved.").filter(|slot| !slot.is_empty()) {
+            Some(slot) => ("saved.conversation", Self::Saved(slot.into())),
+            None => NAMES.iter().find(|(known, _)| *known == text).map(|(known, name)| (*known, name.clone()))?,
+        };
+        place.names().contains(&listed).then_some(name)
     }
 }
 
@@ -135,9 +123,7 @@ impl Template {
             Value::Object(map) if map.contains_key("$if") => Self::compile_if(map, at, place, problems),
             Value::Object(map) if !map.is_empty() => Self::Object(
                 map.iter()
-                    .map(|(key, value)| {
-                        (key.clone(), Self::compile(value, &super::problem::join(at, key), place, problems))
-                    })
+                    .map(|(key, value)| (key.clone(), Self::compile(value, &join(at, key), place, problems)))
                     .collect(),
             ),
             Value::Array(items) if !items.is_empty() => Self::Array(

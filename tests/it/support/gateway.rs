@@ -27,11 +27,16 @@ const SERVING: &str = "restap-gateway: serving on http://";
 pub(crate) struct Gateway {
     child: Child,
     address: SocketAddr,
-    /// What it has printed, on stdout and stderr.
-    lines: Arc<Watched<Vec<String>>>,
-    /// How many of its two outputs have ended.
-    ended: Arc<Watched<usize>>,
+    printed: Arc<Watched<Printed>>,
     directory: Arc<TempDir>,
+}
+
+/// What it has printed, on stdout and stderr.
+#[derive(Debug, Default)]
+struct Printed {
+    lines: Vec<String>,
+    /// How many of the two have ended, which is when the process does.
+    ended: usize,
 }
 
 impl Gateway {
@@ -56,19 +61,18 @@ impl Gateway {
     pub(crate) fn spawn(directory: Arc<TempDir>, mut command: Command) -> Self {
         command.current_dir(directory.path()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        let lines = Arc::new(Watched::<Vec<String>>::default());
-        let ended = Arc::new(Watched::<usize>::default());
-        collect(child.stdout.take().unwrap(), &lines, &ended);
-        collect(child.stderr.take().unwrap(), &lines, &ended);
-        let address = lines.wait(PATIENCE, |lines| {
-            let line = lines.iter().find_map(|line| line.strip_prefix(SERVING))?;
-            line.parse().ok()
+        let printed = Arc::new(Watched::<Printed>::default());
+        collect(child.stdout.take().unwrap(), &printed);
+        collect(child.stderr.take().unwrap(), &printed);
+        let serving = printed.wait(PATIENCE, |printed| {
+            let address = printed.lines.iter().find_map(|line| line.strip_prefix(SERVING)?.parse().ok());
+            (address.is_some() || printed.ended == 2).then_some(address)
         });
-        let Some(address) = address else {
+        let Some(Some(address)) = serving else {
             let _ = child.kill();
-            panic!("the gateway does not serve: {}", lines.read(|lines| lines.join("\n")));
+            panic!("the gateway does not serve: {}", printed.read(|printed| printed.lines.join("\n")));
         };
-        Self { child, address, lines, ended, directory }
+        Self { child, address, printed, directory }
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -126,21 +130,22 @@ impl Gateway {
 
     /// Everything that was printed so far.
     pub(crate) fn logs(&self) -> String {
-        self.lines.read(|lines| lines.join("\n"))
+        self.printed.read(|printed| printed.lines.join("\n"))
     }
 
     /// Waits for a line that holds `part`.
     #[track_caller]
     pub(crate) fn wait_for_line(&self, part: &str) -> String {
-        let line = self.lines.wait(PATIENCE, |lines| lines.iter().find(|line| line.contains(part)).cloned());
+        let line =
+            self.printed.wait(PATIENCE, |printed| printed.lines.iter().find(|line| line.contains(part)).cloned());
         line.unwrap_or_else(|| panic!("no line with {part:?}: {}", self.logs()))
     }
 
     /// Waits for so many lines that hold `part`.
     #[track_caller]
     pub(crate) fn wait_for_lines(&self, part: &str, count: usize) {
-        let enough = |lines: &Vec<String>| lines.iter().filter(|line| line.contains(part)).count() >= count;
-        let came = self.lines.wait(PATIENCE, |lines| enough(lines).then_some(()));
+        let enough = |printed: &Printed| printed.lines.iter().filter(|line| line.contains(part)).count() >= count;
+        let came = self.printed.wait(PATIENCE, |printed| enough(printed).then_some(()));
         assert!(came.is_some(), "not {count} lines with {part:?}: {}", self.logs());
     }
 
@@ -171,8 +176,7 @@ impl Gateway {
 
     /// Waits until it has ended by itself.
     pub(crate) fn exited(&mut self) -> ExitStatus {
-        // Its outputs end with it.
-        if self.ended.wait(PATIENCE, |ended| (*ended == 2).then_some(())).is_none() {
+        if self.printed.wait(PATIENCE, |printed| (printed.ended == 2).then_some(())).is_none() {
             self.child.kill().unwrap();
             panic!("it does not end: {}", self.logs());
         }
@@ -207,13 +211,13 @@ fn write(directory: &Path, file: &str) -> PathBuf {
     path
 }
 
-fn collect(from: impl Read + Send + 'static, lines: &Arc<Watched<Vec<String>>>, ended: &Arc<Watched<usize>>) {
-    let (lines, ended) = (lines.clone(), ended.clone());
+fn collect(from: impl Read + Send + 'static, printed: &Arc<Watched<Printed>>) {
+    let printed = printed.clone();
     std::thread::spawn(move || {
         for line in BufReader::new(from).lines().map_while(Result::ok) {
-            lines.change(|lines| lines.push(line));
+            printed.change(|printed| printed.lines.push(line));
         }
-        ended.change(|ended| *ended += 1);
+        printed.change(|printed| printed.ended += 1);
     });
 }
 
