@@ -51,7 +51,9 @@ impl DialectChoice {
     pub fn compile(&self) -> Result<Option<Dialect>, Vec<dialect::Problem>> {
         match self {
             Self::Guide => Ok(None),
-            Self::BuiltIn(name) => Dialect::built_in(name).map(Some).ok_or_else(|| vec![dialect::Problem::unknown(name)]),
+            Self::BuiltIn(name) => {
+                Dialect::built_in(name).map(Some).ok_or_else(|| vec![dialect::Problem::unknown(name)])
+            }
             Self::Inline(mapping) => Dialect::compile(mapping).map(Some),
         }
     }

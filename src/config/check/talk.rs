@@ -6,11 +6,13 @@ use std::sync::Arc;
 use super::super::agent::Draft;
 use crate::talk::settings::{DialectChoice, NewsFrom};
 use crate::talk::{Dialect, Settings, dialect};
-use crate::yaml::{Node, Problem, Report, joined, nearest};
+use crate::yaml::{Node, Problem, Report};
+
+type BuiltIn = HashMap<String, Arc<Dialect>>;
 
 /// Reports what is wrong with the talk of each agent. Returns the keys of upstreams whose `api_key` goes somewhere.
 pub(super) fn check<'d>(agents: &[Draft<'d>], report: &Report<'d>) -> HashSet<String> {
-    let mut built_in = HashMap::new();
+    let mut built_in = BuiltIn::new();
     let mut with_credential = HashSet::new();
     for draft in agents {
         let Some(settings) = draft.agent.talk.as_ref().filter(|talk| talk.dialect != DialectChoice::Guide) else {
@@ -30,60 +32,49 @@ pub(super) fn check<'d>(agents: &[Draft<'d>], report: &Report<'d>) -> HashSet<St
     with_credential
 }
 
+/// The dialect of a talk. One of the list is compiled once for all agents that name it as it is.
 fn dialect<'d>(
     settings: &Settings,
     talk: Node<'d>,
-    built_in: &mut HashMap<String, Option<Arc<Dialect>>>,
+    built_in: &mut BuiltIn,
     report: &Report<'d>,
 ) -> Option<Arc<Dialect>> {
-    let node = talk.get("dialect").unwrap_or(talk);
-    let own = match (&settings.dialect, &settings.path) {
-        (DialectChoice::Guide, _) => return None,
-        (DialectChoice::BuiltIn(name), None) => {
-            let known = built_in.entry(name.clone()).or_insert_with(|| Dialect::built_in(name).map(Arc::new)).clone();
-            if known.is_none() {
-                report.add(unknown(node, name));
-            }
-            return known;
-        }
-        (DialectChoice::BuiltIn(name), Some(_)) => {
-            let Some(dialect) = Dialect::built_in(name) else {
-                report.add(unknown(node, name));
-                return None;
-            };
-            dialect
-        }
-        (DialectChoice::Inline(mapping), _) => {
-            Dialect::compile(mapping).map_err(|problems| tell(problems, node, report)).ok()?
-        }
+    let name = match (&settings.dialect, &settings.path) {
+        (DialectChoice::BuiltIn(name), None) => Some(name),
+        _ => None,
     };
-    match &settings.path {
-        None => Some(Arc::new(own)),
-        Some(path) => {
-            let node = talk.get("path").unwrap_or(talk);
-            own.with_path(path).map(Arc::new).map_err(|problems| tell(problems, node, report)).ok()
-        }
+    if let Some(known) = name.and_then(|name| built_in.get(name)) {
+        return Some(Arc::clone(known));
     }
+    let told = |problems, key| tell(problems, talk.get(key).unwrap_or(talk), report);
+    let dialect = settings.dialect.compile().map_err(|problems| told(problems, "dialect")).ok()??;
+    let dialect = match &settings.path {
+        None => dialect,
+        Some(path) => dialect.with_path(path).map_err(|problems| told(problems, "path")).ok()?,
+    };
+    let dialect = Arc::new(dialect);
+    if let Some(name) = name {
+        built_in.insert(name.clone(), Arc::clone(&dialect));
+    }
+    Some(dialect)
 }
 
-fn unknown<'d>(node: Node<'d>, name: &str) -> Problem<'d> {
-    let problem = Problem::error(node, format!("there is no dialect `{}`", node.written()));
-    let names = || Dialect::names().chain(["guide"]);
-    match nearest(name, names()) {
-        Some(name) => problem.help(format!("did you mean `{name}`?")),
-        None => problem.help(format!("the dialects are {}", joined(names(), "and"))),
-    }
-}
-
+/// The problems of a dialect, at the places of what its pointers lead to.
 fn tell<'d>(problems: Vec<dialect::Problem>, node: Node<'d>, report: &Report<'d>) {
     for problem in problems {
         let node = node.nearest(&problem.pointer);
-        let of_key = node.key().is_some_and(|key| problem.message.starts_with(&format!("`{key}`")));
-        let suggestion = problem.suggestion.filter(|name| !problem.message.contains(&format!("`{name}`")));
-        let told = Problem::error(node, problem.message);
-        let told = if of_key { told.at_key() } else { told };
-        report.add(match suggestion {
-            Some(name) => told.help(format!("did you mean `{name}`?")),
+        // The names that there are help only those to whom none is near.
+        let (message, known) = match problem.message.split_once("; known are ") {
+            Some((message, known)) => (message, Some(format!("known are {known}"))),
+            None => (problem.message.as_str(), None),
+        };
+        let suggestion = problem.suggestion.filter(|name| !message.contains(&format!("`{name}`")));
+        let help = suggestion.map(|name| format!("did you mean `{name}`?")).or(known);
+        let told = Problem::error(node, message);
+        let told =
+            if node.key().is_some_and(|key| message.starts_with(&format!("`{key}`"))) { told.at_key() } else { told };
+        report.add(match help {
+            Some(help) => told.help(help),
             None => told,
         });
     }
