@@ -18,6 +18,7 @@ mod chain;
 mod command_line;
 mod discovery;
 mod front;
+mod http2;
 mod leaving;
 mod news;
 mod outcomes;
