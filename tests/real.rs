@@ -105,9 +105,11 @@ fn aimock(folder: &Path) -> Option<Real> {
     Some(Real::start(command, port))
 }
 
-fn agent(url: &str, dialect: &str, more: &str) -> Gateway {
+/// An agent before real software; `upstream` and `talk` hold more of these sections, as `, key: value`.
+fn agent(url: &str, dialect: &str, (upstream, talk): (&str, &str)) -> Gateway {
     Gateway::start(&format!(
-        "upstreams:\n  real: {{url: {url}, api_key: none{more}}}\nagent:\n  name: Real\n  talk: {{upstream: real, dialect: {dialect}, model: m}}\n"
+        "upstreams:\n  real: {{url: {url}, api_key: none{upstream}}}\n\
+         agent:\n  name: Real\n  talk: {{upstream: real, dialect: {dialect}, model: m{talk}}}\n"
     ))
 }
 
@@ -115,7 +117,7 @@ fn agent(url: &str, dialect: &str, more: &str) -> Gateway {
 fn llama_cpp_answers_in_json_and_token_by_token() {
     let Some(llama) = llama() else { return };
     for dialect in ["openai-chat", "openai-responses-stateless", "anthropic"] {
-        let gateway = agent(&llama.url(), dialect, "");
+        let gateway = agent(&llama.url(), dialect, ("", ""));
         let whole = gateway.talk("Who are you?").ok();
         assert_eq!(whole["reply"].as_str().unwrap().trim(), ANSWER, "{dialect}");
         let streamed = gateway.stream("Who are you?").events();
@@ -129,7 +131,7 @@ fn llama_cpp_answers_in_json_and_token_by_token() {
 #[test]
 fn a_conversation_with_llama_cpp_goes_on_in_its_session() {
     let Some(llama) = llama() else { return };
-    let gateway = agent(&llama.url(), "openai-chat", "");
+    let gateway = agent(&llama.url(), "openai-chat", ("", ", options: {stream_options: {include_usage: true}}"));
     let first = gateway.talk("One").ok();
     let session = first["session_id"].as_str().unwrap();
     let second = gateway.call(&Call::talk("Two").session(session)).ok();
@@ -140,8 +142,9 @@ fn a_conversation_with_llama_cpp_goes_on_in_its_session() {
 #[test]
 fn every_fault_of_llmock_is_told_to_the_caller() {
     let Some(llmock) = llmock() else { return };
-    for dialect in ["openai-chat", "openai-responses", "anthropic"] {
-        let gateway = agent(&llmock.url(), dialect, ", timeout: {idle: 300ms}");
+    for (dialect, root) in [("openai-chat", ""), ("openai-responses", ""), ("anthropic", "/anthropic")] {
+        let url = llmock.url() + root;
+        let gateway = agent(&url, dialect, (", timeout: {idle: 300ms}", ""));
         let plain = gateway.stream("hello").events();
         assert_eq!(plain.names().last(), Some(&"done"), "{dialect}");
         assert!(!plain.text().is_empty(), "{dialect}");
@@ -173,7 +176,7 @@ fn aimock_answers_in_every_dialect_that_it_has() {
     for dialect in
         ["openai-chat", "openai-responses", "anthropic", "gemini", "ollama-chat", "ollama-generate", "cohere-v2"]
     {
-        let gateway = agent(&aimock.url(), dialect, "");
+        let gateway = agent(&aimock.url(), dialect, ("", ""));
         let whole = gateway.talk("hello").ok();
         assert_eq!(whole["reply"], "Hello from aimock, in several pieces.", "{dialect}");
         let streamed: Events = gateway.stream("hello").events();

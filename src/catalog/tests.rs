@@ -183,7 +183,7 @@ fn no_text_of_a_setting_ends_the_skills_front_matter() {
     let text = String::from_utf8(published(facts).skill.body().to_vec()).unwrap();
     let lines: Vec<_> = text.lines().take(5).collect();
     assert_eq!(lines[..2], ["---", "name: x-name-y"]);
-    assert!(lines[2].starts_with("description: \"a --- \\\"b: c Use it") && lines[3] == "---" && lines[4].is_empty());
+    assert!(lines[2].starts_with("description: \"a --- \\\"b: c. Use it") && lines[3] == "---" && lines[4].is_empty());
 }
 
 #[test]

@@ -4,26 +4,23 @@ use std::io::IsTerminal;
 use std::path::Path;
 
 use super::Fault;
-use crate::config::{Config, Loaded, Surroundings};
-use crate::talk::Dialect;
+use crate::config::{Config, Loaded};
 use crate::yaml::{Colour, Diagnostic};
 
 /// Reads a file. Warnings go to stderr, and so do the problems of a file that can't be used.
 pub(super) fn load(path: &Path) -> Result<Config, Fault> {
-    within(|surroundings| Config::load(path, surroundings)).map(accept).map_err(|problems| refuse(&problems))
+    Config::load(path, &environment).map(accept).map_err(|problems| refuse(&problems))
 }
 
 /// Reads a text that stands in no file, or in one that the program brings with it.
 pub(super) fn from_text(text: &str, name: &Path) -> Result<Config, Fault> {
     let name = name.display().to_string();
-    within(|surroundings| Config::from_text(&name, text, Path::new("."), surroundings))
-        .map(accept)
-        .map_err(|problems| refuse(&problems))
+    Config::from_text(&name, text, Path::new("."), &environment).map(accept).map_err(|problems| refuse(&problems))
 }
 
 /// All that is to be said of a file: warnings where it can be used, else every problem.
 pub(super) fn judge(path: &Path) -> Result<Loaded, Vec<Diagnostic>> {
-    within(|surroundings| Config::load(path, surroundings))
+    Config::load(path, &environment)
 }
 
 fn show(problems: &[Diagnostic]) -> String {
@@ -48,13 +45,7 @@ pub(super) fn complain(problems: &[Diagnostic]) {
     let _ = std::io::stderr().lock().write_all(show(problems).as_bytes());
 }
 
-/// Gives a reader what it may know of this process: its environment and its dialects.
-fn within<T>(read: impl FnOnce(Surroundings<'_>) -> T) -> T {
-    let environment = |name: &str| std::env::var(name).ok();
-    let dialects: Vec<&str> = Dialect::names().collect();
-    let compile = |dialect: &serde_json::Value| match Dialect::compile(dialect) {
-        Ok(_) => Vec::new(),
-        Err(problems) => problems.into_iter().map(|problem| (problem.pointer, problem.message)).collect(),
-    };
-    read(Surroundings { environment: &environment, dialects: &dialects, compile: &compile })
+/// The environment of this process.
+fn environment(name: &str) -> Option<String> {
+    std::env::var(name).ok()
 }

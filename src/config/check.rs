@@ -3,27 +3,25 @@
 mod addresses;
 mod endpoints;
 mod published;
+mod talk;
 
-use super::Surroundings;
 use super::agent::Draft;
 use super::server::Server;
 use super::upstreams::Upstreams;
-use crate::talk::settings::{DialectChoice, NewsFrom};
-use crate::yaml::{Node, Problem, Report, nearest};
+use crate::talk::settings::DialectChoice;
+use crate::yaml::{Node, Problem, Report};
 
 /// Reports what does not fit together, and makes every upstream that an agent names the key of one.
 pub(super) fn check<'d>(
     server: &Server<'d>,
     agents: &mut [Draft<'d>],
     upstreams: &mut Upstreams<'d>,
-    surroundings: Surroundings<'_>,
     report: &Report<'d>,
 ) {
     for draft in &mut *agents {
         resolve(draft, upstreams, report);
-        dialect(draft, surroundings, report);
-        news_in_context(draft, report);
     }
+    upstreams.check_api_keys(&talk::check(agents, report), report);
     let bases = addresses::check(agents, report);
     for draft in &*agents {
         endpoints::check(draft, &bases, report);
@@ -63,39 +61,6 @@ fn resolve<'d>(draft: &mut Draft<'d>, upstreams: &mut Upstreams<'d>, report: &Re
         let problem =
             Problem::warning(node, "`upstream` does nothing: no capability and no talk of the agent uses it").at_key();
         report.add(problem.help("add `capabilities` or `talk`"));
-    }
-}
-
-fn dialect<'d>(draft: &Draft<'d>, surroundings: Surroundings<'_>, report: &Report<'d>) {
-    let Some(node) = draft.node.get("talk").and_then(|talk| talk.get("dialect")) else { return };
-    match draft.agent.talk.as_ref().map(|talk| &talk.dialect) {
-        Some(DialectChoice::BuiltIn(name)) if !surroundings.dialects.contains(&name.as_str()) => {
-            let problem = Problem::error(node, format!("there is no dialect `{}`", node.written()));
-            let names = surroundings.dialects.iter().copied().chain(["guide"]);
-            report.add(match nearest(name, names.clone()) {
-                Some(name) => problem.help(format!("did you mean `{name}`?")),
-                None => problem.help(format!("the dialects are {}", crate::yaml::joined(names, "and"))),
-            });
-        }
-        Some(DialectChoice::Inline(mapping)) => {
-            for (pointer, message) in (surroundings.compile)(mapping) {
-                report.add(Problem::error(node.nearest(&pointer), message));
-            }
-        }
-        _ => {}
-    }
-}
-
-/// Items of the agent's own feed come from anybody, and end up in front of the model.
-fn news_in_context<'d>(draft: &Draft<'d>, report: &Report<'d>) {
-    let Some(node) = draft.node.get("talk").and_then(|talk| talk.get("news")).and_then(|news| news.get("from")) else {
-        return;
-    };
-    let news =
-        draft.agent.talk.as_ref().map(|talk| talk.news).filter(|news| news.items > 0 && news.from != NewsFrom::Session);
-    if news.is_some() && draft.agent.news.is_some() {
-        let problem = Problem::warning(node, "everyone may post news to this agent, and its model will read them");
-        report.add(problem.help("`from: session` shows the model only what was posted to the caller's own session"));
     }
 }
 

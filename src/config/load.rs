@@ -8,18 +8,18 @@ use super::include::{self, Trouble};
 use super::part::{self, Part};
 use super::server::Server;
 use super::upstreams::Upstreams;
-use super::{Config, Loaded, Surroundings, check};
+use super::{Config, Environment, Loaded, check};
 use crate::yaml::document::TEXT_MAX;
 use crate::yaml::file::read_text;
 use crate::yaml::{Diagnostic, Document, Kind, Problem, Report, Severity, Slot};
 
 /// Reads gateway.yaml and what it includes.
-pub(super) fn file(path: &Path, surroundings: Surroundings<'_>) -> Result<Loaded, Vec<Diagnostic>> {
+pub(super) fn file(path: &Path, environment: Environment<'_>) -> Result<Loaded, Vec<Diagnostic>> {
     let name = path.display().to_string();
     let text = read_text(path, TEXT_MAX as u64).map_err(|reason| vec![Diagnostic::of_file(&name, reason)])?;
     let directory = path.parent().unwrap_or(Path::new(""));
     let main = Document::parse(&name, directory, text).map_err(|unreadable| vec![*unreadable])?;
-    let mut loaded = documents(main, Some(path), surroundings)?;
+    let mut loaded = documents(main, Some(path), environment)?;
     loaded.files.insert(0, path.to_owned());
     Ok(loaded)
 }
@@ -29,14 +29,14 @@ pub(super) fn text(
     name: &str,
     text: String,
     directory: &Path,
-    surroundings: Surroundings<'_>,
+    environment: Environment<'_>,
 ) -> Result<Loaded, Vec<Diagnostic>> {
     let main = Document::parse(name, directory, text).map_err(|unreadable| vec![*unreadable])?;
-    documents(main, None, surroundings)
+    documents(main, None, environment)
 }
 
-fn documents(main: Document, path: Option<&Path>, surroundings: Surroundings<'_>) -> Result<Loaded, Vec<Diagnostic>> {
-    let Files { documents, paths, unreadable, troubles } = Files::beside(main, path, surroundings.environment);
+fn documents(main: Document, path: Option<&Path>, environment: Environment<'_>) -> Result<Loaded, Vec<Diagnostic>> {
+    let Files { documents, paths, unreadable, troubles } = Files::beside(main, path, environment);
     let report = Report::default();
     for document in &documents {
         report.open(document);
@@ -50,7 +50,7 @@ fn documents(main: Document, path: Option<&Path>, surroundings: Surroundings<'_>
                 Trouble::Empty => Problem::warning(node, "no file matches this pattern"),
             });
         }
-        assemble(main, included, !unreadable.is_empty(), surroundings, &report)
+        assemble(main, included, !unreadable.is_empty(), &report)
     });
     let mut seen = HashSet::new();
     let files = paths.into_iter().chain(report.files()).filter(|file| seen.insert(file.clone())).collect();
@@ -76,7 +76,7 @@ struct Files {
 }
 
 impl Files {
-    fn beside(mut main: Document, path: Option<&Path>, environment: &dyn Fn(&str) -> Option<String>) -> Self {
+    fn beside(mut main: Document, path: Option<&Path>, environment: Environment<'_>) -> Self {
         main.fill_in(environment);
         let found = include::find(main.root().get("include"), path);
         let mut files =
@@ -102,13 +102,7 @@ impl Files {
     }
 }
 
-fn assemble<'d>(
-    main: &'d Document,
-    included: &'d [Document],
-    incomplete: bool,
-    surroundings: Surroundings<'_>,
-    report: &Report<'d>,
-) -> Option<Config> {
+fn assemble<'d>(main: &'d Document, included: &'d [Document], incomplete: bool, report: &Report<'d>) -> Option<Config> {
     if main.root().kind() == Kind::Null {
         report.add(Problem::error(main.root(), "the file is empty").help(SHORTEST));
         return None;
@@ -120,7 +114,7 @@ fn assemble<'d>(
         report.add(Problem::error(main.root(), "there is no agent").help(SHORTEST));
     }
     let mut upstreams = Upstreams::new(upstreams, incomplete, report);
-    check::check(&server, &mut agents, &mut upstreams, surroundings, report);
+    check::check(&server, &mut agents, &mut upstreams, report);
     let Server { listen, public_url, admin, store, limits, trusted_proxies, log } = server;
     Some(Config {
         listen: listen.into_iter().map(|(listen, _)| listen).collect(),

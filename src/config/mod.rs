@@ -21,16 +21,8 @@ pub use shorthand::Shorthand;
 
 use crate::yaml::{Diagnostic, Slot};
 
-/// What the file is read against, from the rooms and from the process.
-#[derive(Clone, Copy)]
-pub struct Surroundings<'a> {
-    /// The value of an environment variable, for `${NAME}`.
-    pub environment: &'a dyn Fn(&str) -> Option<String>,
-    /// The names that `dialect:` may have, beside `guide`.
-    pub dialects: &'a [&'a str],
-    /// Compiles a dialect that is written in the file; each problem is a JSON pointer into it and a sentence.
-    pub compile: &'a dyn Fn(&Value) -> Vec<(String, String)>,
-}
+/// The value of an environment variable, for `${NAME}`.
+pub type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// A file that can be used.
 #[derive(Debug, Clone)]
@@ -46,8 +38,8 @@ pub struct Loaded {
 impl Config {
     /// Reads a file and what it includes. An error is the list of all problems, warnings among them, in the order
     /// of the files and of their lines.
-    pub fn load(path: &Path, surroundings: Surroundings<'_>) -> Result<Loaded, Vec<Diagnostic>> {
-        load::file(path, surroundings)
+    pub fn load(path: &Path, environment: Environment<'_>) -> Result<Loaded, Vec<Diagnostic>> {
+        load::file(path, environment)
     }
 
     /// Reads a text that stands in no file; paths in it are relative to `directory`, problems name it `name`.
@@ -55,9 +47,9 @@ impl Config {
         name: &str,
         text: &str,
         directory: &Path,
-        surroundings: Surroundings<'_>,
+        environment: Environment<'_>,
     ) -> Result<Loaded, Vec<Diagnostic>> {
-        load::text(name, text.to_owned(), directory, surroundings)
+        load::text(name, text.to_owned(), directory, environment)
     }
 }
 

@@ -55,16 +55,11 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::config::{Config, Surroundings};
+    use crate::config::Config;
 
     fn load(shorthand: &Shorthand) -> Config {
-        let surroundings = Surroundings {
-            environment: &|_| None,
-            dialects: &["openai-chat", "ollama-chat"],
-            compile: &|_| Vec::new(),
-        };
         let yaml = shorthand.to_yaml();
-        Config::from_text("flags", &yaml, Path::new(""), surroundings).unwrap().config
+        Config::from_text("flags", &yaml, Path::new(""), &|_| None).unwrap().config
     }
 
     #[test]

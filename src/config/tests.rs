@@ -21,23 +21,6 @@ fn environment(name: &str) -> Option<String> {
     Some(value.to_owned())
 }
 
-/// A dialect without a request is enough to see that problems of one get their places.
-fn compile(dialect: &Value) -> Vec<(String, String)> {
-    match dialect.pointer("/request/path") {
-        Some(Value::String(_)) => Vec::new(),
-        Some(_) => vec![("/request/path".into(), "`path` must be text".into())],
-        None => vec![("/request".into(), "a dialect needs a `request`".into())],
-    }
-}
-
-fn surroundings() -> Surroundings<'static> {
-    Surroundings {
-        environment: &environment,
-        dialects: &["openai-chat", "openai-responses", "anthropic-messages", "ollama-chat"],
-        compile: &compile,
-    }
-}
-
 fn golden(kind: &str) -> Vec<PathBuf> {
     let files = std::fs::read_dir(Path::new(GOLDEN).join(kind)).unwrap();
     let files = files.map(|file| file.unwrap().path());
@@ -57,7 +40,7 @@ fn rendered(diagnostics: &[Diagnostic]) -> String {
 #[test]
 fn a_file_that_works_says_this() {
     for path in golden("valid") {
-        let loaded = Config::load(&path, surroundings()).unwrap_or_else(|problems| panic!("{}", rendered(&problems)));
+        let loaded = Config::load(&path, &environment).unwrap_or_else(|problems| panic!("{}", rendered(&problems)));
         let Loaded { config, warnings, files } = loaded;
         let files: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
         let text = format!("{}\n{config:#?}\n\nread: {}\n", rendered(&warnings), files.join(", "));
@@ -68,7 +51,7 @@ fn a_file_that_works_says_this() {
 #[test]
 fn a_broken_file_is_told_all_that_is_wrong() {
     for path in golden("invalid") {
-        let diagnostics = Config::load(&path, surroundings()).expect_err(&path.display().to_string());
+        let diagnostics = Config::load(&path, &environment).expect_err(&path.display().to_string());
         expect_file![beside(&path, "txt")].assert_eq(&rendered(&diagnostics));
     }
 }
@@ -84,7 +67,7 @@ fn no_problem_shows_a_credential() {
     let credentials = ["hunter2", "sk-literal", "k-0123456789abcdef", "token-out-of-a-file"];
     let mut problems = 0;
     for path in golden("invalid") {
-        for diagnostic in Config::load(&path, surroundings()).unwrap_err() {
+        for diagnostic in Config::load(&path, &environment).unwrap_err() {
             let shown = diagnostic.render(Colour::Never) + &serde_json::to_string(&diagnostic).unwrap();
             assert!(credentials.iter().all(|credential| !shown.contains(credential)), "{shown}");
             problems += 1;
@@ -122,7 +105,7 @@ fn the_schema_is_what_is_accepted() {
     assert!(schema.is_valid(&file));
     let errors = |file: &Value| {
         let text = serde_yaml::to_string(file).unwrap();
-        let problems = Config::from_text("t", &text, &directory, surroundings()).err().unwrap_or_default();
+        let problems = Config::from_text("t", &text, &directory, &environment).err().unwrap_or_default();
         problems.into_iter().filter(|problem| problem.severity == Severity::Error).collect::<Vec<_>>()
     };
     assert_eq!(errors(&file), []);
@@ -210,19 +193,19 @@ fn a_thousand_agents_are_one_file_like_any_other() {
         agents += &agent(index);
         upstreams += &upstream(index);
     }
-    let loaded = Config::from_text("t", &(agents + &upstreams), Path::new(""), surroundings()).unwrap();
+    let loaded = Config::from_text("t", &(agents + &upstreams), Path::new(""), &environment).unwrap();
     assert_eq!((loaded.config.agents.len(), loaded.config.upstreams.len(), loaded.warnings.len()), (1_000, 1_001, 0));
 }
 
 #[test]
 fn a_file_that_is_not_there_is_one_problem() {
-    let problems = Config::load(Path::new("no/gateway.yaml"), surroundings()).unwrap_err();
+    let problems = Config::load(Path::new("no/gateway.yaml"), &environment).unwrap_err();
     assert_eq!(rendered(&problems), "no/gateway.yaml:1:1: error: the file can't be read: there is no such file\n");
 }
 
 #[test]
 fn an_empty_section_is_what_a_missing_one_is() {
-    let load = |text: &str| Config::from_text("t", text, Path::new(""), surroundings()).unwrap().config;
+    let load = |text: &str| Config::from_text("t", text, Path::new(""), &environment).unwrap().config;
     let without = load("agent: {name: A}");
     let with = load(
         "{agent: {name: A, news: {retention: {}}, cors: {}, packages: [], protocols: {}, capabilities: []}, \
@@ -236,7 +219,7 @@ fn a_schema_may_be_as_deep_as_a_file() {
     let schema = (0..42).fold("{type: string}".to_owned(), |inner, _| format!("{{properties: {{a: {inner}}}}}"));
     let capability = format!("{{id: a, endpoint: /a, method: POST, input_schema: {schema}}}");
     let text = format!("agent: {{name: A, upstream: http://127.0.0.1:1, capabilities: [{capability}]}}");
-    Config::from_text("t", &text, Path::new(""), surroundings()).unwrap();
+    Config::from_text("t", &text, Path::new(""), &environment).unwrap();
 }
 
 proptest::proptest! {
@@ -249,7 +232,7 @@ proptest::proptest! {
         let (cut, end) = (text.floor_char_boundary(cut), text.floor_char_boundary(cut + length));
         let text = format!("{}{put}{}", text.get(..cut).unwrap(), text.get(end..).unwrap());
         let lines = text.lines().count().max(1);
-        for problem in Config::from_text("t", &text, &directory, surroundings()).err().unwrap_or_default() {
+        for problem in Config::from_text("t", &text, &directory, &environment).err().unwrap_or_default() {
             proptest::prop_assert!(problem.line as usize <= lines + 1 || problem.file != "t");
             problem.render(Colour::Always);
         }

@@ -1,6 +1,6 @@
 //! Which upstream a name means, in which file.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::part::Entry;
 use crate::net::Url;
@@ -74,6 +74,17 @@ impl<'d> Upstreams<'d> {
             self.misnamed = true;
         }
         None
+    }
+
+    /// Reports an `api_key` that goes nowhere: no talk through the upstream is among those that send one.
+    pub(super) fn check_api_keys(&self, sent: &HashSet<String>, report: &Report<'d>) {
+        for known in self.known.iter().filter(|known| known.used && !sent.contains(&known.key)) {
+            if let Some(node) = known.node.get("api_key") {
+                let problem =
+                    Problem::error(node, "`api_key` does nothing here: no talk through this upstream sends one");
+                report.add(problem.at_key().help("write `bearer`, or a header under `headers`"));
+            }
+        }
     }
 
     /// All upstreams that could be read, by key. Those that nothing uses are reported.

@@ -23,6 +23,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use rusqlite::Connection;
 
 use super::clock::Clock;
 use super::engine::{Bounds, Change, Committed, Engine, EnginePage, PageRead, Record, RecordKey};
@@ -31,7 +32,7 @@ use super::keys::{Hash, Keys};
 use super::lease::Lease;
 use super::{OpenError, StoreError};
 use crate::yaml::Secret;
-use database::Role;
+use database::{Role, Unusable};
 use place::Place;
 use readers::Readers;
 use status::Status;
@@ -73,18 +74,28 @@ impl Taken {
 
     /// Opens the database, which was made with the same key or is made now.
     pub fn open(self, bounds: Arc<Bounds>, clock: Arc<dyn Clock>) -> Result<Embedded, OpenError> {
+        let connection = self.connect()?;
+        self.start(connection, bounds, clock)
+    }
+
+    fn connect(&self) -> Result<Connection, OpenError> {
         let path = self.place.database();
-        let unusable =
-            |source: database::Unusable| OpenError::Database { path: path.clone(), problem: source.to_string() };
-        let mut connection = database::connect(&path, Role::Writer).map_err(|fault| unusable(fault.into()))?;
-        database::migrate(&mut connection, &self.keys).map_err(unusable)?;
-        let threads = |source| OpenError::directory(&path, source);
-        self.place.take_reserve().map_err(threads)?;
-        let place = Arc::new(self.place);
-        let status = Arc::<Status>::default();
-        let readers = Arc::new(Readers::start(&path).map_err(threads)?);
+        let connect = || {
+            let mut connection = database::connect(&path, Role::Writer)?;
+            database::migrate(&mut connection, &self.keys)?;
+            Ok(connection)
+        };
+        connect().map_err(|source: Unusable| OpenError::Database { problem: source.to_string(), path: path.clone() })
+    }
+
+    fn start(self, connection: Connection, bounds: Arc<Bounds>, clock: Arc<dyn Clock>) -> Result<Embedded, OpenError> {
+        let path = self.place.database();
+        let refused = |source| OpenError::directory(&path, source);
+        self.place.take_reserve().map_err(refused)?;
+        let (place, status) = (Arc::new(self.place), Arc::<Status>::default());
+        let readers = Arc::new(Readers::start(&path).map_err(refused)?);
         let worker = Worker::new(connection, place.clone(), readers.clone(), bounds, clock.clone(), status.clone());
-        let writer = Writer::start(worker).map_err(threads)?;
+        let writer = Writer::start(worker).map_err(refused)?;
         Ok(Embedded { writer, readers, status, clock, place: Mutex::new(Some(place)) })
     }
 }

@@ -220,9 +220,6 @@ impl<'f, 'd> Fields<'f, 'd> {
             FieldsSide::Describe { properties, definitions, .. } => {
                 let mut schema = Json::Null;
                 take(Slot::describe(&mut schema, definitions));
-                if let Json::Bool(true) = schema {
-                    schema = json!({});
-                }
                 if let Some(schema) = schema.as_object_mut() {
                     schema.insert("description".into(), json!(doc));
                     schema.extend(default.map(|default| ("default".into(), default)));

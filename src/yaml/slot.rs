@@ -149,11 +149,6 @@ impl<'s, 'd> Slot<'s, 'd> {
         })
     }
 
-    /// Anything, as JSON.
-    pub fn json(self) -> Option<Json> {
-        self.value(json!(true), |node| Ok(node.to_json()))
-    }
-
     /// A mapping with any keys, as JSON.
     pub fn map_of_json(self) -> Option<Map<String, Json>> {
         self.value(json!({"type": "object"}), |node| match node.kind() {

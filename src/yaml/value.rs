@@ -36,12 +36,6 @@ impl Value for u32 {
     }
 }
 
-impl Value for u64 {
-    fn take(slot: Slot<'_, '_>) -> Option<Self> {
-        slot.integer(0..=Self::MAX)
-    }
-}
-
 impl Value for String {
     fn take(slot: Slot<'_, '_>) -> Option<Self> {
         slot.text()
@@ -131,12 +125,6 @@ impl Value for http::HeaderName {
             let name = text(node, "the name of a header")?;
             name.parse().map_err(|_| Mismatch::new(format!("{:?} can't be the name of a header", node.written())))
         })
-    }
-}
-
-impl Value for Json {
-    fn take(slot: Slot<'_, '_>) -> Option<Self> {
-        slot.json()
     }
 }
 

@@ -55,11 +55,11 @@ pub(super) fn connect(path: &Path, role: Role) -> Result<Connection, Fault> {
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
-    // Only an empty database takes this pragma, and it writes to any: a full disk would keep readers out.
-    if connection.pragma_query_value(None, "page_count", |row| row.get::<_, u32>(0))? == 0 {
+    // Only a file without pages takes this, and on any other it would be a write.
+    if connection.pragma_query_value(None, "page_count", |row| row.get::<_, u64>(0))? == 0 {
         connection.execute_batch("PRAGMA auto_vacuum = INCREMENTAL")?;
     }
-    connection.execute_batch("PRAGMA journal_mode = WAL; PRAGMA temp_store = MEMORY;")?;
+    connection.execute_batch("PRAGMA journal_mode = WAL; PRAGMA temp_store = MEMORY")?;
     connection.execute_batch(match role {
         // The log is moved by a reader, early and in passing; the writer's own limit is for when that is stuck.
         Role::Writer => {

@@ -29,7 +29,14 @@ pub(super) struct Readers {
     queue: Mutex<Option<SyncSender<Read>>>,
     /// Ends when the last thread has.
     threads: tokio::sync::Mutex<mpsc::Receiver<()>>,
-    moving_log: Arc<AtomicBool>,
+    log: Arc<Log>,
+}
+
+/// How far moving the log is.
+#[derive(Default)]
+struct Log {
+    moving: AtomicBool,
+    fault: Mutex<Option<Fault>>,
 }
 
 type Read = Box<dyn FnOnce(&mut Reader) + Send>;
@@ -51,11 +58,7 @@ impl Readers {
                 drop((reader, alive));
             })?;
         }
-        Ok(Self {
-            queue: Mutex::new(Some(queue)),
-            threads: tokio::sync::Mutex::new(threads),
-            moving_log: Arc::default(),
-        })
+        Ok(Self { queue: Mutex::new(Some(queue)), threads: tokio::sync::Mutex::new(threads), log: Arc::default() })
     }
 
     /// Reads in one snapshot.
@@ -82,19 +85,24 @@ impl Readers {
 
     /// Has the log moved into the database as far as nobody reads it; false if that can't be begun now.
     pub(super) fn move_log(&self) -> bool {
-        if self.moving_log.swap(true, Ordering::Acquire) {
+        if self.log.moving.swap(true, Ordering::Acquire) {
             return false;
         }
-        let moving = self.moving_log.clone();
+        let log = self.log.clone();
         let begun = self.submit(Box::new(move |reader| {
-            // If it fails the log grows, and the writer's own limit and its next commit will tell.
-            let _ = reader.move_log();
-            moving.store(false, Ordering::Release);
+            let fault = reader.move_log().err().filter(|fault| fault.kind != FaultKind::Busy);
+            *log.fault.lock().unwrap_or_else(PoisonError::into_inner) = fault;
+            log.moving.store(false, Ordering::Release);
         }));
         if !begun {
-            self.moving_log.store(false, Ordering::Release);
+            self.log.moving.store(false, Ordering::Release);
         }
         begun
+    }
+
+    /// Why the log could not be moved, told once.
+    pub(super) fn log_fault(&self) -> Option<Fault> {
+        self.log.fault.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Takes no more reads, and waits for those that were taken.

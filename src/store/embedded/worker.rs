@@ -40,8 +40,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(32);
 const LOG_BYTES: usize = 4 << 20;
 const LOG_BYTES_IDLE: usize = 64 << 10;
 
-/// Bytes of log that a change makes beside its own: a page each of the feed, the item and the index.
-const LOG_BYTES_CHANGE: usize = 3 * 4096;
+/// Bytes of log that a changed row makes: a page, since neighbours seldom change together.
+const LOG_BYTES_CHANGE: usize = 4096;
 
 /// What the thread has.
 pub(super) struct Worker {
@@ -114,7 +114,7 @@ impl Worker {
     }
 
     fn settle(&mut self, mut batch: Vec<Box<dyn Job>>) {
-        self.log_bytes += batch.iter().map(|job| job.bytes() + LOG_BYTES_CHANGE).sum::<usize>();
+        self.log_bytes += batch.iter().map(|job| job.bytes()).sum::<usize>();
         let committed = self.commit(&mut batch);
         for job in batch {
             job.settle(committed.clone());
@@ -154,11 +154,13 @@ impl Worker {
         let connection = self.connection.insert(connection);
         let synchronous = if durable { "PRAGMA synchronous = FULL" } else { "PRAGMA synchronous = NORMAL" };
         connection.execute_batch(synchronous)?;
+        let changes = connection.total_changes();
         let transaction = Transaction::new(connection, TransactionBehavior::Immediate)?;
         let mut batch = Batch::new(&transaction, &self.bounds, &mut self.upkeep, self.clock.unix_ms())?;
         act(&mut batch)?;
         let outcome = batch.finish()?;
         transaction.commit()?;
+        self.log_bytes += LOG_BYTES_CHANGE * (connection.total_changes() - changes) as usize;
         (self.faults, self.paused) = (0, None);
         self.status.record(outcome.bytes, outcome.newest);
         Ok(())
@@ -262,6 +264,9 @@ impl Worker {
     /// Has a reader move the log into the database, which holds up neither writing nor reading. A log that is moved
     /// is emptied when nobody uses it, so that there is little to go through when the store is opened next time.
     fn move_log(&mut self, idle: bool) {
+        if let Some(fault) = self.readers.log_fault() {
+            self.note(&fault);
+        }
         if self.log_bytes >= if idle { LOG_BYTES_IDLE } else { LOG_BYTES } {
             if self.readers.move_log() {
                 self.log_bytes = 0;
