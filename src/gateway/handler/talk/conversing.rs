@@ -289,6 +289,7 @@ impl Conversing {
         let outcome = turn.outcome();
         if let (Some(failure), Some(upstream)) = (&outcome.failure, &self.talk.upstream) {
             self.gateway.metrics.upstream_error(&upstream.name, failure.code.as_str());
+            upstream.record(false);
         }
         if let Some(reply) = &outcome.reply {
             let once = self.once.take();
