@@ -25,8 +25,8 @@ static VARYING: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
 /// The answer to a call: its status, its headers as they are spelt, and its body without chunks, which differ.
 fn check(gateway: &Gateway, call: &Call, golden: &ExpectFile) {
     let answer = gateway.call(call);
-    let headers: String = answer.headers.iter().map(|(name, value)| format!("{name}: {value}\n")).collect();
-    let mut text = format!("{}\n{headers}\n{}\n", answer.status, answer.text());
+    let headers: Vec<String> = answer.headers.iter().map(|(name, value)| format!("{name}: {value}")).collect();
+    let mut text = format!("{}\n{}\n\n{}\n", answer.status, headers.join("\n"), answer.text());
     for (pattern, name) in VARYING.iter() {
         text = pattern.replace_all(&text, *name).into_owned();
     }
