@@ -85,7 +85,13 @@ impl Taken {
             database::migrate(&mut connection, &self.keys)?;
             Ok(connection)
         };
-        connect().map_err(|source: Unusable| OpenError::Database { problem: source.to_string(), path: path.clone() })
+        let mut connected = connect();
+        if connected.as_ref().is_err_and(Unusable::for_want_of_room) {
+            // A store on a full disk can still be read.
+            self.place.give_reserve();
+            connected = connect();
+        }
+        connected.map_err(|source: Unusable| OpenError::Database { problem: source.to_string(), path: path.clone() })
     }
 
     fn start(self, connection: Connection, bounds: Arc<Bounds>, clock: Arc<dyn Clock>) -> Result<Embedded, OpenError> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, TransactionBehavior};
 
-use super::fault::Fault;
+use super::fault::{Fault, FaultKind};
 use crate::store::keys::{Hash, Keys};
 
 /// `application_id`, so that `file` and we know the database: "rgst".
@@ -48,6 +48,13 @@ impl From<rusqlite::Error> for Unusable {
     }
 }
 
+impl Unusable {
+    /// Whether only the disk is full.
+    pub(super) fn for_want_of_room(&self) -> bool {
+        matches!(self, Self::Fault(fault) if fault.kind == FaultKind::Full)
+    }
+}
+
 /// Opens a connection to a file that exists.
 pub(super) fn connect(path: &Path, role: Role) -> Result<Connection, Fault> {
     // A connection stays with its thread, so SQLite need not lock it.
@@ -63,7 +70,7 @@ pub(super) fn connect(path: &Path, role: Role) -> Result<Connection, Fault> {
     connection.execute_batch(match role {
         // The log is moved by a reader, early and in passing; the writer's own limit is for when that is stuck.
         Role::Writer => {
-            "PRAGMA synchronous = FULL; PRAGMA cache_size = -4000; PRAGMA wal_autocheckpoint = 4000;
+            "PRAGMA synchronous = FULL; PRAGMA cache_size = -4000; PRAGMA wal_autocheckpoint = 2000;
              PRAGMA journal_size_limit = 67108864;"
         }
         Role::Reader => {

@@ -4,6 +4,9 @@ use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::FallocateFlags;
 
 use crate::store::OpenError;
 use crate::store::keys::Keys;
@@ -19,11 +22,11 @@ const SLOTS: [&str; 2] = ["store.1.lock", "store.2.lock"];
 /// Bytes of a slot's name of its holder.
 const HOLDER_BYTES: u64 = 256;
 
-/// Given back to a full disk, so that retention has room to work in.
-const RESERVE_BYTES: u64 = 8 << 20;
+/// Given back to a full disk: the log fits into the database then, and retention has room to work in.
+const RESERVE_BYTES: u64 = 16 << 20;
 
-/// Free bytes from which there is a reserve.
-const RESERVE_ABOVE: u64 = 4 * RESERVE_BYTES;
+/// Free bytes without which a disk is full.
+const SPARE_BYTES: u64 = 4 << 20;
 
 /// A directory that is ours to use, until this is dropped or the process ends.
 #[derive(Debug)]
@@ -31,6 +34,7 @@ pub(super) struct Place {
     path: PathBuf,
     /// Locked as long as it is open.
     _slot: File,
+    had_reserve: AtomicBool,
 }
 
 impl Place {
@@ -45,7 +49,7 @@ impl Place {
         }
         // Two processes that start at once make one key and one database.
         let _starting = lock(&path).map_err(refused)?;
-        let place = Self { _slot: slot(&path)?, path };
+        let place = Self { _slot: slot(&path)?, path, had_reserve: AtomicBool::new(false) };
         let keys = match key {
             Some(secret) => Keys::parse(secret)?,
             None => place.keys()?,
@@ -92,28 +96,30 @@ impl Place {
         File::open(&self.path)?.sync_all()
     }
 
-    /// Keeps some bytes of the disk back, unless it is nearly full.
-    pub(super) fn take_reserve(&self) -> io::Result<()> {
-        if free_bytes(&self.path)? < RESERVE_ABOVE { Ok(()) } else { self.take_back_reserve() }
-    }
-
-    /// Keeps some bytes of the disk back, if they are there at all.
-    pub(super) fn take_back_reserve(&self) -> io::Result<()> {
+    /// Keeps some bytes of the disk back; false if there is no room for that. On a disk so small that there never was
+    /// a reserve, room for a few changes is enough.
+    pub(super) fn take_reserve(&self) -> io::Result<bool> {
         let path = self.path.join(RESERVE);
         if path.exists() {
-            return Ok(());
+            return Ok(true);
+        }
+        let free = free_bytes(&self.path)?;
+        if free < RESERVE_BYTES + SPARE_BYTES {
+            return Ok(free >= SPARE_BYTES && !self.had_reserve.load(Ordering::Relaxed));
         }
         let file = private().open(&path)?;
-        match rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, RESERVE_BYTES) {
-            // A file with holes would reserve nothing, so where blocks can't be had ahead there is no reserve.
-            Err(_) => fs::remove_file(&path),
-            Ok(()) => Ok(()),
+        // A file with holes would reserve nothing, so where blocks can't be had ahead there is no reserve.
+        if rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, RESERVE_BYTES).is_err() {
+            fs::remove_file(&path)?;
         }
+        Ok(true)
     }
 
     /// Gives the kept bytes back to the disk, if there are any.
     pub(super) fn give_reserve(&self) {
-        let _ = fs::remove_file(self.path.join(RESERVE));
+        if fs::remove_file(self.path.join(RESERVE)).is_ok() {
+            self.had_reserve.store(true, Ordering::Relaxed);
+        }
     }
 }
 
@@ -133,8 +139,8 @@ fn slot(path: &Path) -> Result<File, OpenError> {
         let mut file = private().read(true).open(&slot).map_err(refused)?;
         match file.try_lock() {
             Ok(()) => {
-                file.set_len(0).map_err(refused)?;
-                write!(file, "{} (pid {})", program(), std::process::id()).map_err(refused)?;
+                // On a full disk the slot is taken without a name.
+                let _ = file.set_len(0).and_then(|()| write!(file, "{} (pid {})", program(), std::process::id()));
                 return Ok(file);
             }
             Err(TryLockError::WouldBlock) => {

@@ -30,8 +30,8 @@ const TICK: Duration = Duration::from_secs(1);
 /// How long retention may work to make room on a full disk.
 const RELIEF: Duration = Duration::from_millis(200);
 
-/// Free pages of the database that are worth another try.
-const ROOM_PAGES: u64 = 64;
+/// Pages free within the database that are worth a try: a batch of small changes fits.
+const ROOM_PAGES: usize = 64;
 
 /// After a second fault in a row the disk is left alone for a second, then for twice as long each time up to this.
 const PAUSE_MAX: Duration = Duration::from_secs(32);
@@ -58,8 +58,9 @@ pub(super) struct Worker {
     faults: u32,
     /// Until when changes are refused without a try, and how.
     paused: Option<(Instant, StoreError)>,
-    /// When room was last made on a full disk.
-    relieved: Option<Instant>,
+    /// The disk was full and the reserve is not back: changes may use what is free within the database, and leave
+    /// what is free on the disk to the log and to retention.
+    cramped: bool,
     /// Bytes of log since it was moved, estimated.
     log_bytes: usize,
     log_to_empty: bool,
@@ -85,7 +86,7 @@ impl Worker {
             sweep: Sweep::default(),
             faults: 0,
             paused: None,
-            relieved: None,
+            cramped: false,
             log_bytes: 0,
             log_to_empty: false,
         }
@@ -127,6 +128,9 @@ impl Worker {
         {
             return Err(error.clone());
         }
+        if self.cramped && !self.has_room() {
+            return Err(StoreError::Full);
+        }
         let durable = jobs.iter().any(|job| job.durable());
         let mut run = |batch: &mut Batch<'_>| {
             jobs.iter_mut().try_for_each(|job| job.run(batch))?;
@@ -134,7 +138,7 @@ impl Worker {
             batch.remove(2 * batch.appended).map(drop)
         };
         let mut outcome = self.transact(durable, &mut run);
-        if outcome.as_ref().is_err_and(|fault| fault.kind == FaultKind::Full) && self.relieve() {
+        if outcome.as_ref().is_err_and(|fault| fault.kind == FaultKind::Full) && !self.cramped && self.relieve() {
             outcome = self.transact(durable, &mut run);
         }
         outcome.map_err(|fault| self.note(&fault))
@@ -182,7 +186,7 @@ impl Worker {
         self.upkeep = Upkeep::default();
         match fault.kind {
             FaultKind::Busy => return error,
-            FaultKind::Full => {}
+            FaultKind::Full => self.cramped = true,
             FaultKind::Damaged | FaultKind::Disk => {
                 self.connection = None;
                 self.faults += 1;
@@ -196,35 +200,38 @@ impl Worker {
         error
     }
 
-    /// Makes room on a full disk: with the reserve given up the log fits into the database and retention can work.
-    /// True if that has left room for changes; else the reserve is kept for the next time. A disk that stays full is
-    /// not asked more than once a tick.
+    /// Makes room on a full disk: with the reserve given up the log fits into the database, and retention has room to
+    /// work in. True if changes can be made again.
     fn relieve(&mut self) -> bool {
-        if self.relieved.is_some_and(|relieved| relieved.elapsed() < TICK) {
-            return false;
-        }
-        self.relieved = Some(Instant::now());
+        self.cramped = true;
         self.place.give_reserve();
         let begun = Instant::now();
-        let room = self.make_room(|| begun.elapsed() < RELIEF).unwrap_or(0);
-        if room < ROOM_PAGES {
-            // Where there is no room even for the reserve there is none; the next tick tries again.
-            let _ = self.place.take_back_reserve();
-        }
-        room >= ROOM_PAGES
+        let relieved = self.move_log_now().and_then(|()| {
+            loop {
+                self.sweep_slice()?;
+                if begun.elapsed() > RELIEF || !self.sweep.is_pending() {
+                    break Ok(());
+                }
+            }
+        });
+        self.cramped = !self.place.take_reserve().unwrap_or(false);
+        relieved.is_ok() && (!self.cramped || self.has_room())
     }
 
-    /// Pages that are free within the database, after retention has worked for a while.
-    fn make_room(&mut self, in_time: impl Fn() -> bool) -> Result<u64, Fault> {
-        let Some(connection) = &self.connection else { return Ok(0) };
-        connection.wal_checkpoint_v2(None::<&str>, CheckpointMode::RESTART)?;
-        self.sweep = Sweep::default();
-        self.sweep_slice()?;
-        while in_time() && self.sweep.is_pending() {
-            self.sweep_slice()?;
+    /// Moves the log into the database as a whole, so that a new one begins.
+    fn move_log_now(&self) -> Result<(), Fault> {
+        if let Some(connection) = &self.connection {
+            connection.wal_checkpoint_v2(None::<&str>, CheckpointMode::RESTART)?;
         }
-        let Some(connection) = &self.connection else { return Ok(0) };
-        Ok(connection.pragma_query_value(None, "freelist_count", |row| row.get(0))?)
+        Ok(())
+    }
+
+    /// Whether changes fit into pages that are free within the database.
+    fn has_room(&self) -> bool {
+        let free = |connection: &Connection| connection.pragma_query_value(None, "freelist_count", |row| row.get(0));
+        self.connection
+            .as_ref()
+            .is_some_and(|connection| free(connection).is_ok_and(|pages: usize| pages >= ROOM_PAGES))
     }
 
     /// Does a slice of what is always to be done.
@@ -232,13 +239,14 @@ impl Worker {
         if self.paused.as_ref().is_some_and(|(until, _)| Instant::now() < *until) {
             return;
         }
-        let recovering = self.status.has_failed();
-        let kept = if recovering { self.transact(true, probe) } else { Ok(()) };
+        let failed = self.status.has_failed();
+        let kept = match (failed, self.cramped) {
+            (_, true) if !self.relieve() => return,
+            (true, _) => self.transact(true, probe),
+            _ => Ok(()),
+        };
         match kept.and_then(|()| self.sweep_slice()) {
-            Ok(()) if recovering => {
-                let _ = self.place.take_reserve();
-                self.status.recover();
-            }
+            Ok(()) if failed => self.status.recover(),
             Ok(()) => {}
             Err(fault) => {
                 self.sweep = Sweep::default();
