@@ -11,6 +11,7 @@ mod fault;
 mod feeds;
 mod pages;
 mod place;
+mod queue;
 mod readers;
 mod records;
 mod status;
@@ -38,9 +39,6 @@ use readers::Readers;
 use status::Status;
 use worker::Worker;
 use writer::Writer;
-
-/// Stack of a thread of the engine; SQLite and JSON need a fraction of it.
-const STACK_BYTES: usize = 512 << 10;
 
 /// The engine.
 pub struct Embedded {

@@ -339,7 +339,7 @@ async fn a_full_queue_refuses_at_once_and_what_was_taken_is_written() {
         posts.spawn(async move { post(&store, feed, "x").await });
     }
     let refused = posts.join_next().await.unwrap().unwrap();
-    assert_eq!(refused, Err(StoreError::Unavailable("too much waits to be written")));
+    assert_eq!(refused, Err(queue::OVERLOADED));
     other.execute_batch("ROLLBACK").unwrap();
     let taken = posts.join_all().await.into_iter().flatten().count();
     let mut stored = 0;
