@@ -9,6 +9,7 @@ mod batch;
 mod database;
 mod fault;
 mod feeds;
+mod inspect;
 mod pages;
 mod place;
 mod queue;
@@ -33,6 +34,8 @@ use super::keys::{Hash, Keys};
 use super::lease::Lease;
 use super::{OpenError, StoreError};
 use crate::yaml::Secret;
+pub use inspect::{InspectError, backup, check};
+
 use database::{Role, Unusable};
 use place::Place;
 use readers::Readers;

@@ -51,7 +51,11 @@ impl Store {
             puts: vec![self.put_query(query)],
             releases: vec![lease],
         };
-        self.engine.commit(change).await.map(drop)
+        self.engine.commit(change).await?;
+        if let Some((feed, _)) = query.feed {
+            self.arrivals.announce(feed);
+        }
+        Ok(())
     }
 
     /// The query of this id, if it is this agent's.

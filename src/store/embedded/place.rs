@@ -12,7 +12,7 @@ use crate::store::OpenError;
 use crate::store::keys::Keys;
 use crate::yaml::Secret;
 
-const DATABASE: &str = "store.db";
+pub(super) const DATABASE: &str = "store.db";
 const KEY: &str = "store.key";
 const RESERVE: &str = "store.reserve";
 
