@@ -6,7 +6,7 @@ use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
 use super::engine::{Change, EnginePage, FeedChange, ItemBody, PageRead, Position, Put, Reader, StoredItem};
-use super::keys::{CallerId, FeedId, OnceKey, QueryKey};
+use super::keys::{AgentId, CallerId, FeedId, OnceKey, QueryKey};
 use super::news_id::NewsId;
 use super::{Store, StoreError};
 use crate::restap::{NewsDraft, NewsItem, SessionId, Since};
@@ -85,11 +85,7 @@ impl Store {
     /// with the same [`NewItem::once`] is safe. Dropping the future does not cancel the append.
     pub async fn append(&self, item: NewItem<'_>) -> Result<Receipt, StoreError> {
         let NewItem { feed, opener, draft, once } = item;
-        let body = self.item_body(draft, false);
-        let bound = self.bounds.retention(feed.agent).bytes;
-        if body.weight() > bound {
-            return Err(StoreError::TooLarge { bytes_max: bound });
-        }
+        let body = self.item_body(feed.agent, draft, false)?;
         let change = Change {
             feed: Some(FeedChange { feed, opener, item: Some(body) }),
             puts: once.map(|once| Put::answer(once, &[])).into_iter().collect(),
@@ -133,8 +129,8 @@ impl Store {
         self.arrivals.of(feed).notified()
     }
 
-    /// A draft as it is stored.
-    pub(super) fn item_body(&self, draft: &NewsDraft, answer: bool) -> ItemBody {
+    /// A draft as it is stored, unless its feed could not keep it.
+    pub(super) fn item_body(&self, agent: AgentId, draft: &NewsDraft, answer: bool) -> Result<ItemBody, StoreError> {
         let caller_query_id = draft.data.as_ref().and_then(|data| data.get("caller_query_id")).and_then(Value::as_str);
         let mut queries: Vec<QueryKey> = [draft.query_id.as_deref(), caller_query_id, draft.in_reply_to.as_deref()]
             .into_iter()
@@ -145,7 +141,9 @@ impl Store {
         queries.dedup();
         // A draft has string keys and no floats that JSON lacks, so writing it can't fail.
         let json = serde_json::to_vec(draft).unwrap_or_default().into();
-        ItemBody { json, queries, answer }
+        let body = ItemBody { json, queries, answer };
+        let bytes_max = self.bounds.retention(agent).bytes;
+        if body.weight() > bytes_max { Err(StoreError::TooLarge { bytes_max }) } else { Ok(body) }
     }
 
     fn receipt(&self, feed: FeedId, timestamp: u64) -> Receipt {

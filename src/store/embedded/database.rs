@@ -17,6 +17,9 @@ const MIGRATIONS: &[&str] = &[include_str!("schema.sql")];
 /// How long a statement waits for another process.
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Free pages that are kept for what comes next.
+const FREE_PAGES: usize = 1024;
+
 /// Statements that stay compiled.
 const STATEMENTS: usize = 64;
 
@@ -34,11 +37,11 @@ pub(super) enum Role {
 pub(super) enum Unusable {
     #[error(transparent)]
     Fault(#[from] Fault),
-    #[error("it is the database of another program")]
+    #[error("it is the database of another program; move it away, or set store.embedded.path to another directory")]
     Foreign,
-    #[error("a newer version of restap-gateway has written it")]
+    #[error("a newer version of restap-gateway has written it; run that version, or move the data away")]
     Newer,
-    #[error("its key is another one")]
+    #[error("it was made with another key; use that one, or move the data away to begin anew")]
     OtherKey,
 }
 
@@ -104,6 +107,23 @@ pub(super) fn migrate(connection: &mut Connection, keys: &Keys) -> Result<(), Un
     let key: Option<Hash> =
         connection.query_row("SELECT value FROM meta WHERE name = 'key'", [], |row| row.get(0)).optional()?;
     if key == Some(keys.fingerprint()) { Ok(()) } else { Err(Unusable::OtherKey) }
+}
+
+/// Bytes of all items.
+pub(super) fn item_bytes(connection: &Connection) -> Result<u64, Fault> {
+    Ok(connection.prepare_cached("SELECT coalesce(sum(bytes), 0) FROM agent")?.query_row([], |row| row.get(0))?)
+}
+
+/// Gives up to so many pages that are free within the database back to the disk, once they are a good part of it.
+pub(super) fn shrink(connection: &Connection, pages: usize) -> Result<(), Fault> {
+    let number = |pragma| connection.pragma_query_value(None, pragma, |row| row.get::<_, usize>(0));
+    let (free, all) = (number("freelist_count")?, number("page_count")?);
+    if free > FREE_PAGES && free > all / 4 {
+        let mut vacuum = connection.prepare(&format!("PRAGMA incremental_vacuum({pages})"))?;
+        let mut freed = vacuum.query([])?;
+        while freed.next()?.is_some() {}
+    }
+    Ok(())
 }
 
 fn is_empty(connection: &Connection) -> Result<bool, Fault> {

@@ -41,7 +41,8 @@ impl Readers {
         let (queue, reads, alive) = Queue::new(QUEUE);
         let reads = Arc::new(Mutex::new(reads));
         for _ in 0..THREADS {
-            let (reads, mut reader) = (reads.clone(), Reader { path: path.to_owned(), connection: None });
+            let (reads, mut reader) =
+                (reads.clone(), Reader { path: path.to_owned(), connection: None, failed: false });
             queue::spawn("store-reader", alive.clone(), move || {
                 while let Some(read) = next(&reads) {
                     read(&mut reader);
@@ -103,6 +104,7 @@ fn next(reads: &Mutex<Receiver<Read>>) -> Option<Read> {
 struct Reader {
     path: PathBuf,
     connection: Option<Connection>,
+    failed: bool,
 }
 
 impl Reader {
@@ -110,11 +112,15 @@ impl Reader {
         let transaction = self.connection()?.unchecked_transaction()?;
         let result = act(&transaction);
         drop(transaction);
-        if let Err(Failure::Broken(fault)) = &result
-            && fault.kind != FaultKind::Busy
-        {
-            tracing::error!("the store can't be read: {fault}");
-            self.connection = None;
+        match &result {
+            Err(Failure::Broken(fault)) if fault.kind != FaultKind::Busy => {
+                self.connection = None;
+                // Said once: whoever polls would say it again and again.
+                if !std::mem::replace(&mut self.failed, true) {
+                    tracing::error!("the store can't be read: {fault}");
+                }
+            }
+            _ => self.failed = false,
         }
         result
     }

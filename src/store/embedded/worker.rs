@@ -33,6 +33,9 @@ const RELIEF: Duration = Duration::from_millis(200);
 /// Pages free within the database that are worth a try: a batch of small changes fits.
 const ROOM_PAGES: usize = 64;
 
+/// Pages that are given back to the disk in one tick.
+const SHRINK_PAGES: usize = 256;
+
 /// After a second fault in a row the disk is left alone for a second, then for twice as long each time up to this.
 const PAUSE_MAX: Duration = Duration::from_secs(32);
 
@@ -107,7 +110,7 @@ impl Worker {
                 Err(RecvTimeoutError::Disconnected) => return,
             };
             if idle || Instant::now() >= tick {
-                self.keep_up();
+                self.keep_up(idle);
                 tick = Instant::now() + TICK;
             }
             self.move_log(idle);
@@ -151,39 +154,45 @@ impl Worker {
         durable: bool,
         mut act: impl FnMut(&mut Batch<'_>) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
-        let connection = match self.connection.take() {
-            Some(connection) => connection,
-            None => self.reopen()?,
-        };
-        let connection = self.connection.insert(connection);
-        let synchronous = if durable { "PRAGMA synchronous = FULL" } else { "PRAGMA synchronous = NORMAL" };
-        connection.execute_batch(synchronous)?;
-        let changes = connection.total_changes();
-        let transaction = Transaction::new(connection, TransactionBehavior::Immediate)?;
-        let mut batch = Batch::new(&transaction, &self.bounds, &mut self.upkeep, self.clock.unix_ms())?;
-        act(&mut batch)?;
-        let outcome = batch.finish()?;
-        transaction.commit()?;
-        self.log_bytes += LOG_BYTES_CHANGE * (connection.total_changes() - changes) as usize;
-        (self.faults, self.paused) = (0, None);
-        self.status.record(outcome.bytes, outcome.newest);
-        Ok(())
+        self.with_connection(|worker, connection| {
+            let synchronous = if durable { "PRAGMA synchronous = FULL" } else { "PRAGMA synchronous = NORMAL" };
+            connection.execute_batch(synchronous)?;
+            let changes = connection.total_changes();
+            let transaction = Transaction::new(connection, TransactionBehavior::Immediate)?;
+            let now = worker.clock.unix_ms();
+            let mut batch = Batch::new(&transaction, &worker.bounds, &mut worker.upkeep, now)?;
+            act(&mut batch)?;
+            let outcome = batch.finish()?;
+            transaction.commit()?;
+            worker.log_bytes += LOG_BYTES_CHANGE * (connection.total_changes() - changes) as usize;
+            worker.status.record(outcome.bytes, outcome.newest);
+            (worker.faults, worker.paused) = (0, None);
+            Ok(())
+        })
     }
 
-    /// Opens the database again after a fault of the disk. What the kernel failed to write once it may report as
+    /// After a fault of the disk the database is opened again. What the kernel failed to write once it may report as
     /// written the next time, so nothing is added to the old log: it is moved into the database as a whole, and a
     /// new one begins.
-    fn reopen(&self) -> Result<Connection, Fault> {
-        let connection = database::connect(&self.place.database(), Role::Writer)?;
-        connection.wal_checkpoint_v2(None::<&str>, CheckpointMode::RESTART)?;
-        Ok(connection)
+    fn with_connection<T>(
+        &mut self,
+        act: impl FnOnce(&mut Self, &mut Connection) -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
+        let mut connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => database::connect(&self.place.database(), Role::Writer)
+                .and_then(|connection| begin_log(&connection).map(|()| connection))?,
+        };
+        let result = act(self, &mut connection);
+        self.connection = Some(connection);
+        result
     }
 
     /// Takes note of a fault, and says what callers get.
     fn note(&mut self, fault: &Fault) -> StoreError {
         let error = fault.to_error();
         // What was remembered may come from the transaction that failed.
-        self.upkeep = Upkeep::default();
+        (self.upkeep, self.sweep) = Default::default();
         match fault.kind {
             FaultKind::Busy => return error,
             FaultKind::Full => self.cramped = true,
@@ -206,24 +215,19 @@ impl Worker {
         self.cramped = true;
         self.place.give_reserve();
         let begun = Instant::now();
-        let relieved = self.move_log_now().and_then(|()| {
-            loop {
-                self.sweep_slice()?;
-                if begun.elapsed() > RELIEF || !self.sweep.is_pending() {
-                    break Ok(());
-                }
-            }
-        });
-        self.cramped = !self.place.take_reserve().unwrap_or(false);
-        relieved.is_ok() && (!self.cramped || self.has_room())
-    }
-
-    /// Moves the log into the database as a whole, so that a new one begins.
-    fn move_log_now(&self) -> Result<(), Fault> {
-        if let Some(connection) = &self.connection {
-            connection.wal_checkpoint_v2(None::<&str>, CheckpointMode::RESTART)?;
+        let mut relieved =
+            self.with_connection(|_, connection| begin_log(connection)).and_then(|()| self.sweep_slice());
+        while relieved.is_ok() && self.sweep.is_pending() && begun.elapsed() < RELIEF {
+            relieved = self.sweep_slice();
         }
-        Ok(())
+        self.cramped = !self.place.take_reserve().unwrap_or(false);
+        match relieved {
+            Ok(()) => !self.cramped || self.has_room(),
+            Err(fault) => {
+                self.note(&fault);
+                false
+            }
+        }
     }
 
     /// Whether changes fit into pages that are free within the database.
@@ -235,7 +239,7 @@ impl Worker {
     }
 
     /// Does a slice of what is always to be done.
-    fn keep_up(&mut self) {
+    fn keep_up(&mut self, idle: bool) {
         if self.paused.as_ref().is_some_and(|(until, _)| Instant::now() < *until) {
             return;
         }
@@ -245,20 +249,26 @@ impl Worker {
             (true, _) => self.transact(true, probe),
             _ => Ok(()),
         };
-        match kept.and_then(|()| self.sweep_slice()) {
+        match kept.and_then(|()| self.sweep_slice()).and_then(|()| self.shrink(idle)) {
             Ok(()) if failed => self.status.recover(),
             Ok(()) => {}
-            Err(fault) => {
-                self.sweep = Sweep::default();
-                self.note(&fault);
-            }
+            Err(fault) => drop(self.note(&fault)),
         }
     }
 
+    /// Gives back to the disk what retention has freed, when nobody waits for that.
+    fn shrink(&mut self, idle: bool) -> Result<(), Fault> {
+        if !idle || self.sweep.is_pending() {
+            return Ok(());
+        }
+        self.with_connection(|_, connection| database::shrink(connection, SHRINK_PAGES))
+    }
+
     fn sweep_slice(&mut self) -> Result<(), Fault> {
-        let Some(connection) = &self.connection else { return Ok(()) };
         let now = self.clock.unix_ms();
-        let due = self.sweep.look(connection, &self.bounds, &mut self.upkeep, now)?;
+        let due = self.with_connection(|worker, connection| {
+            worker.sweep.look(connection, &worker.bounds, &mut worker.upkeep, now)
+        })?;
         self.status.record_newest(due.newest);
         if due.is_empty() {
             return Ok(());
@@ -306,6 +316,12 @@ fn fill(first: Box<dyn Job>, jobs: &Receiver<Box<dyn Job>>, waiting_bytes: &Atom
     }
     waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
     batch
+}
+
+/// Moves the log into the database as a whole, so that a new one begins.
+fn begin_log(connection: &Connection) -> Result<(), Fault> {
+    connection.wal_checkpoint_v2(None::<&str>, CheckpointMode::RESTART)?;
+    Ok(())
 }
 
 /// Writes something, to learn whether that is possible again.
