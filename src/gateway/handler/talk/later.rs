@@ -26,7 +26,7 @@ use crate::restap::talk::{Dispatch, TalkReply};
 use crate::restap::{Delivery, ErrorCode, NewsDraft, SessionId};
 use crate::store::settings::NewsSessions;
 use crate::store::{FeedId, Lease, Query, StoreError};
-use crate::talk::Ending;
+use crate::talk::{Ending, settings};
 
 /// How often, and for how long, an answer that the store can't take now is tried again.
 const KEEP_RETRY: Duration = Duration::from_secs(2);
@@ -35,14 +35,23 @@ const KEEP_TRIES: usize = 30;
 /// Asynchronous talks of one agent.
 #[derive(Debug)]
 pub(in crate::gateway) struct Queries {
+    bounds: settings::Later,
     running: Semaphore,
     accepted: AtomicUsize,
-    accepted_max: usize,
 }
 
 impl Queries {
-    pub(in crate::gateway) fn new(running: usize, waiting: usize) -> Self {
-        Self { running: Semaphore::new(running), accepted: AtomicUsize::new(0), accepted_max: running + waiting }
+    pub(in crate::gateway) fn new(bounds: settings::Later) -> Self {
+        let running = (bounds.running as usize).min(Semaphore::MAX_PERMITS);
+        Self { bounds, running: Semaphore::new(running), accepted: AtomicUsize::new(0) }
+    }
+
+    pub(in crate::gateway) fn bounds(&self) -> settings::Later {
+        self.bounds
+    }
+
+    fn accepted_max(&self) -> usize {
+        (self.bounds.running as usize).saturating_add(self.bounds.waiting as usize)
     }
 }
 
@@ -53,7 +62,7 @@ impl Counted {
     fn take(agent: &Arc<Agent>) -> Result<Self, Refusal> {
         let queries = &agent.queries;
         let counted = Self(agent.clone());
-        if queries.accepted.fetch_add(1, Ordering::AcqRel) >= queries.accepted_max {
+        if queries.accepted.fetch_add(1, Ordering::AcqRel) >= queries.accepted_max() {
             let message = "this agent has too many talks to answer later; try again when some are done";
             return Err(Refusal::new(ErrorCode::TooManyQueries, message).retry_after(5));
         }
