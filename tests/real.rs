@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 use support::{Call, Connection, Events, Gateway};
 
 /// How long real software may take to start.
-const START: Duration = Duration::from_secs(60);
+const START: Duration = Duration::from_mins(1);
 
 /// What the tiny model answers, whatever it is asked.
 const ANSWER: &str = "Hello from a tiny real llama.cpp model €!";

@@ -3,7 +3,7 @@
 //! `cargo bench --bench proxy` measures for a few minutes; `-- --smoke` only sees that everything runs. The runs are
 //! interleaved and repeated, and what is printed is the median of each: a machine that is busy is busy for all of them.
 
-#![expect(
+#![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
     clippy::print_stdout,

@@ -10,7 +10,7 @@ use flate2::write::GzEncoder;
 use http::{HeaderMap, HeaderValue, header};
 use serde::Serialize;
 
-use crate::restap::accept;
+use crate::restap::accept::accepts_gzip;
 
 /// Bytes from which a body is worth compressing.
 const COMPRESSED_BYTES_MIN: usize = 256;
@@ -127,23 +127,6 @@ fn tags(list: &str) -> impl Iterator<Item = &str> {
         rest = after;
         Some(tag)
     })
-}
-
-/// Whether gzip is accepted, and not less than the plain form (RFC 9110, section 12.5.3).
-fn accepts_gzip(request: &HeaderMap) -> bool {
-    let (mut gzip, mut any, mut identity) = (None, None, None);
-    let values = request.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
-    for coding in values.flat_map(|value| value.split(',')) {
-        let mut parts = coding.split(';');
-        let slot = match parts.next().unwrap_or_default().trim().to_ascii_lowercase().as_str() {
-            "gzip" | "x-gzip" => &mut gzip,
-            "*" => &mut any,
-            "identity" => &mut identity,
-            _ => continue,
-        };
-        *slot = accept::weight(parts).or(*slot);
-    }
-    gzip.or(any).is_some_and(|weight| weight > 0 && weight >= identity.unwrap_or(0))
 }
 
 fn compress(body: &[u8]) -> Bytes {

@@ -4,6 +4,7 @@ mod agent;
 mod catalog;
 mod check;
 mod demo;
+mod keys;
 mod process;
 mod schema;
 mod serve;
@@ -32,6 +33,7 @@ enum Command {
     Schema(schema::Schema),
     Demo(demo::Demo),
     Talk(talk::Talk),
+    Keys(keys::Command),
 }
 
 /// Where the configuration is.
@@ -63,6 +65,7 @@ pub fn run() -> ExitCode {
         Command::Schema(schema::Schema {}) => schema::run(),
         Command::Demo(demo::Demo {}) => demo::run(),
         Command::Talk(talk) => talk.run(),
+        Command::Keys(keys) => keys.run(),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

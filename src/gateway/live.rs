@@ -24,10 +24,6 @@ use crate::talk::settings::{DialectChoice, History, NewsContext};
 use crate::talk::{Dialect, guide};
 use crate::upstream::{self, Upstream, Upstreams};
 
-/// Asynchronous talks of an agent that run at once, and that wait.
-const QUERIES_RUNNING: usize = 16;
-const QUERIES_WAITING: usize = 64;
-
 /// Everything that a request is answered by.
 #[derive(Debug)]
 pub(super) struct Live {
@@ -66,7 +62,7 @@ pub(super) struct Agent {
     pub cors: Option<Vec<HeaderValue>>,
     /// Talk streams that are open.
     pub streams: Arc<AtomicUsize>,
-    pub queries: Queries,
+    pub queries: Arc<Queries>,
 }
 
 /// What an agent without a model answers from.
@@ -134,7 +130,7 @@ pub enum AssembleError {
 }
 
 impl Live {
-    /// Builds every room once. `before` is the configuration in force, whose counts of open streams go on.
+    /// Builds every room once. `before` is the configuration in force, whose counts of open streams and of queries go on.
     pub(super) fn assemble(
         config: &Config,
         client: &Client,
@@ -143,13 +139,13 @@ impl Live {
     ) -> Result<Self, AssembleError> {
         let upstreams = Upstreams::new(config.upstreams.clone(), client)?;
         let services = services(config)?;
-        let streams: HashMap<&str, &Arc<AtomicUsize>> =
-            before.iter().flat_map(|live| &live.agents).map(|agent| (&*agent.key, &agent.streams)).collect();
+        let known: HashMap<&str, &Arc<Agent>> =
+            before.iter().flat_map(|live| &live.agents).map(|agent| (&*agent.key, agent)).collect();
         let mut agents = Vec::with_capacity(config.agents.len());
         for settings in &config.agents {
-            let streams = streams.get(settings.key.as_str()).map_or_else(Arc::default, |streams| Arc::clone(streams));
+            let before = known.get(settings.key.as_str()).map(|agent| &***agent);
             let parts = Parts { config, upstreams: &upstreams, services: &services };
-            agents.push(Arc::new(parts.agent(settings, keys.agent(&settings.key), streams)?));
+            agents.push(Arc::new(parts.agent(settings, keys.agent(&settings.key), before)?));
         }
         Ok(Self {
             routes: Agents::new(&agents),
@@ -185,12 +181,7 @@ struct Parts<'a> {
 }
 
 impl Parts<'_> {
-    fn agent(
-        &self,
-        settings: &settings::Agent,
-        id: AgentId,
-        streams: Arc<AtomicUsize>,
-    ) -> Result<Agent, AssembleError> {
+    fn agent(&self, settings: &settings::Agent, id: AgentId, before: Option<&Agent>) -> Result<Agent, AssembleError> {
         let table = table(settings)?;
         let calls = table
             .iter()
@@ -212,6 +203,9 @@ impl Parts<'_> {
             Published::new(facts).map_err(|problem| AssembleError::Catalog { agent: settings.key.clone(), problem })?;
         let cors =
             settings.cors.as_ref().map(|origins| origins.iter().filter_map(|origin| origin.parse().ok()).collect());
+        let later = settings.talk.as_ref().map(|talk| talk.later).unwrap_or_default();
+        let queries = before.map(|before| &before.queries).filter(|queries| queries.bounds() == later);
+        let queries = queries.map_or_else(|| Arc::new(Queries::new(later)), Arc::clone);
         Ok(Agent {
             key: settings.key.as_str().into(),
             id,
@@ -226,8 +220,8 @@ impl Parts<'_> {
             news: settings.news,
             guide,
             cors,
-            streams,
-            queries: Queries::new(QUERIES_RUNNING, QUERIES_WAITING),
+            streams: before.map_or_else(Arc::default, |before| before.streams.clone()),
+            queries,
         })
     }
 
@@ -365,6 +359,6 @@ pub fn catalog(config: &Config, agent: &settings::Agent) -> Result<String, Assem
     let upstreams = Upstreams::new(config.upstreams.clone(), &client)?;
     let services = services(config)?;
     let parts = Parts { config, upstreams: &upstreams, services: &services };
-    let agent = parts.agent(agent, AgentId::default(), Arc::default())?;
+    let agent = parts.agent(agent, AgentId::default(), None)?;
     Ok(String::from_utf8_lossy(agent.published.catalog.body()).into_owned())
 }

@@ -13,6 +13,7 @@ mod live;
 mod news_context;
 mod process;
 mod proxy;
+mod queries;
 mod respond;
 mod router;
 mod thread;

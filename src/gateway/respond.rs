@@ -6,8 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use flate2::{Compression, write::GzEncoder};
 use http::header::{
-    ACCEPT_ENCODING, ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderName,
-    HeaderValue, RETRY_AFTER, TRANSFER_ENCODING, VARY,
+    ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue,
+    RETRY_AFTER, TRANSFER_ENCODING, VARY,
 };
 use http::{StatusCode, Version};
 use pingora::http::ResponseHeader;
@@ -18,6 +18,7 @@ use super::body;
 use super::ctx::RequestCtx;
 use super::error::Refusal;
 use crate::restap::ErrorCode;
+use crate::restap::accept::accepts_gzip;
 
 /// Bodies shorter than this are not worth compressing.
 const GZIP_BYTES_MIN: usize = 256;
@@ -128,7 +129,7 @@ impl From<&Refusal> for Answer {
 
 /// Writes a complete answer. The connection stays usable.
 pub(super) async fn send(session: &mut Session, ctx: &mut RequestCtx, mut answer: Answer) -> Result<(), Failed> {
-    answer.compress(accepts_gzip(session));
+    answer.compress(accepts_gzip(&session.req_header().headers));
     let mut head = ResponseHeader::build(answer.status, Some(answer.headers.len() + 8)).map_err(Failed::gone)?;
     for (name, value) in answer.headers {
         head.append_header(name, value).map_err(Failed::gone)?;
@@ -196,16 +197,6 @@ pub(super) async fn open_stream(session: &mut Session, ctx: &mut RequestCtx) -> 
 /// Writes frames of an open stream and flushes them.
 pub(super) async fn write_frames(session: &mut Session, frames: Bytes, last: bool) -> Result<(), Failed> {
     session.write_response_body(Some(frames), last).await.map_err(Failed::gone)
-}
-
-/// Whether `Accept-Encoding` lists gzip with a weight.
-pub(super) fn accepts_gzip(session: &Session) -> bool {
-    let values = session.req_header().headers.get_all(ACCEPT_ENCODING);
-    values.iter().filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(',')).any(|coding| {
-        let mut parts = coding.split(';').map(str::trim);
-        let named = parts.next().is_some_and(|name| name.eq_ignore_ascii_case("gzip"));
-        named && !parts.any(|weight| matches!(weight, "q=0" | "q=0.0" | "q=0.00" | "q=0.000"))
-    })
 }
 
 /// Ends a request whose caller is gone, or whose answer broke off.

@@ -1,4 +1,8 @@
-//! `Accept` → the form of a talk's answer (RESTAP, "Content negotiation"; RFC 9110, section 12.5.1).
+//! `Accept` → the form of a talk's answer (RESTAP, "Content negotiation"; RFC 9110, section 12.5.1), and whether it may be
+//! compressed.
+
+use http::HeaderMap;
+use http::header::ACCEPT_ENCODING;
 
 /// How a talk is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,7 +19,7 @@ pub enum Delivery {
 pub struct NotAcceptable;
 
 /// A weight in thousandths, 0 to 1000.
-pub type Weight = u16;
+type Weight = u16;
 
 /// Weights of the ranges that matter; `None` where a range was not listed.
 #[derive(Debug, Default)]
@@ -71,7 +75,7 @@ impl Listed {
 }
 
 /// The q of a range's parameters: 1 without one, `None` if it is broken.
-pub fn weight<'a>(parameters: impl Iterator<Item = &'a str>) -> Option<Weight> {
+fn weight<'a>(parameters: impl Iterator<Item = &'a str>) -> Option<Weight> {
     for parameter in parameters {
         let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
         if name.trim().eq_ignore_ascii_case("q") {
@@ -93,6 +97,23 @@ fn parse_weight(text: &str) -> Option<Weight> {
         ("1", 0) => Some(1000),
         _ => None,
     }
+}
+
+/// Whether gzip is accepted, and not less than the plain form (RFC 9110, section 12.5.3).
+pub fn accepts_gzip(request: &HeaderMap) -> bool {
+    let (mut gzip, mut any, mut identity) = (None, None, None);
+    let values = request.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
+    for coding in values.flat_map(|value| value.split(',')) {
+        let mut parts = coding.split(';');
+        let slot = match parts.next().unwrap_or_default().trim().to_ascii_lowercase().as_str() {
+            "gzip" | "x-gzip" => &mut gzip,
+            "*" => &mut any,
+            "identity" => &mut identity,
+            _ => continue,
+        };
+        *slot = weight(parts).or(*slot);
+    }
+    gzip.or(any).is_some_and(|weight| weight > 0 && weight >= identity.unwrap_or(0))
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::talk::is_token;
 use super::{ErrorCode, SessionId};
 
 /// The largest timestamp that a reader may name: 2^53 − 1, the largest integer that every JSON reader keeps.
@@ -34,6 +35,15 @@ pub struct NewsDraft {
     pub data: Option<Value>,
 }
 
+/// What stands beside the item in a body that posts it.
+#[derive(Debug, Clone, Default)]
+pub struct Posting {
+    /// The body's own session, whose validity the caller judges only when neither header nor query named a session.
+    pub session_id: Option<Result<SessionId, InvalidNews>>,
+    /// Makes a repeat of the post safe.
+    pub dispatch_id: Option<String>,
+}
+
 /// Why a body is no news item.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidNews {
@@ -45,6 +55,9 @@ pub enum InvalidNews {
         "the body needs a \"type\" that is a non-empty string, such as {{\"type\": \"reply\", \"message\": \"…\"}}"
     )]
     NoType,
+    /// `dispatch_id` is no string of visible ASCII.
+    #[error("dispatch_id must be a string of 1 to 255 visible ASCII characters; leave it out if there is none")]
+    DispatchId,
     /// A known field has the wrong type.
     #[error("\"{0}\" must be a string; leave it out if there is none")]
     Field(&'static str),
@@ -59,16 +72,15 @@ impl InvalidNews {
         match self {
             Self::NotJson => ErrorCode::InvalidJson,
             Self::NoType => ErrorCode::MissingType,
-            Self::Field(_) => ErrorCode::InvalidField,
+            Self::DispatchId | Self::Field(_) => ErrorCode::InvalidField,
             Self::SessionId => ErrorCode::InvalidSessionId,
         }
     }
 }
 
 impl NewsDraft {
-    /// Reads a body: the item, and the body's own `session_id`, whose validity the caller judges only when
-    /// neither header nor query named a session: `Some(Err(…))` is an invalid one.
-    pub fn parse(body: &[u8]) -> Result<(Self, Option<Result<SessionId, InvalidNews>>), InvalidNews> {
+    /// Reads a body: the item, and what stands beside it.
+    pub fn parse(body: &[u8]) -> Result<(Self, Posting), InvalidNews> {
         let body: Value = serde_json::from_slice(body).map_err(|_| InvalidNews::NotJson)?;
         let text = |name: &'static str| match body.get(name) {
             None | Some(Value::Null) => Ok(None),
@@ -85,12 +97,17 @@ impl NewsDraft {
             query_id: text("query_id")?,
             data: body.get("data").filter(|data| !data.is_null()).cloned(),
         };
-        let session = match body.get("session_id") {
+        let session_id = match body.get("session_id") {
             None | Some(Value::Null) => None,
             Some(Value::String(id)) => Some(SessionId::parse(id).map_err(|_| InvalidNews::SessionId)),
             Some(_) => Some(Err(InvalidNews::SessionId)),
         };
-        Ok((draft, session))
+        let dispatch_id = match body.get("dispatch_id") {
+            None | Some(Value::Null) => None,
+            Some(Value::String(id)) if is_token(id) => Some(id.clone()),
+            Some(_) => return Err(InvalidNews::DispatchId),
+        };
+        Ok((draft, Posting { session_id, dispatch_id }))
     }
 }
 
@@ -162,14 +179,17 @@ mod tests {
         for field in ["from", "in_reply_to", "message", "job_id", "query_id"] {
             assert_eq!(code(&format!(r#"{{"type":"t","{field}":1}}"#)), ErrorCode::InvalidField, "{field}");
         }
+        for id in ["7", "\"\"", "\"two words\""] {
+            assert_eq!(code(&format!(r#"{{"type":"t","dispatch_id":{id}}}"#)), ErrorCode::InvalidField, "{id}");
+        }
     }
 
     #[test]
     fn null_counts_as_absent_and_unknown_keys_are_dropped() {
         let body = br#"{"type":"reply","from":null,"data":null,"trigger":true,"session_id":null}"#;
-        let (draft, session) = NewsDraft::parse(body).unwrap();
+        let (draft, posting) = NewsDraft::parse(body).unwrap();
         assert_eq!(draft, NewsDraft { kind: "reply".into(), ..NewsDraft::default() });
-        assert!(session.is_none());
+        assert!(posting.session_id.is_none() && posting.dispatch_id.is_none());
     }
 
     #[test]

@@ -30,6 +30,8 @@ pub struct Settings {
     pub history: History,
     /// News in the context of the next turn.
     pub news: NewsContext,
+    /// Talks that are answered later.
+    pub later: Later,
 }
 
 /// `dialect:`, a built-in name or a mapping in the dialect vocabulary.
@@ -105,6 +107,21 @@ pub enum NewsFrom {
     Both,
 }
 
+/// `async:`, talks of one agent that are answered later; one above both bounds is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Later {
+    /// So many run at once, at least 1.
+    pub running: u32,
+    /// So many wait for one of these to end.
+    pub waiting: u32,
+}
+
+impl Default for Later {
+    fn default() -> Self {
+        Self { running: 16, waiting: 64 }
+    }
+}
+
 /// The dialect where none is written.
 const DIALECT: &str = "openai-chat";
 
@@ -122,6 +139,7 @@ impl Settings {
             upstream_streaming: true,
             history: History::default(),
             news: NewsContext::default(),
+            later: Later::default(),
         }
     }
 
@@ -148,6 +166,7 @@ impl Settings {
                 news: fields
                     .with("news", "News in the context of the next turn.", NewsContext::take)
                     .unwrap_or_default(),
+                later: fields.with("async", "Talks that are answered later.", Later::take).unwrap_or_default(),
                 dialect,
             };
             settings.check(fields);
@@ -232,6 +251,26 @@ impl NewsContext {
             })
         })
     }
+}
+
+impl Later {
+    fn take(slot: Slot<'_, '_>) -> Option<Self> {
+        slot.section("async", |fields| {
+            let default = Self::default();
+            Some(Self {
+                running: fields.or_with("running", default.running, "So many run at once.", at_least_one),
+                waiting: fields.or("waiting", default.waiting, "So many wait; one more is refused."),
+            })
+        })
+    }
+}
+
+/// With none that may run, none would ever end.
+fn at_least_one(slot: Slot<'_, '_>) -> Option<u32> {
+    slot.value(serde_json::json!({"type": "integer", "minimum": 1, "maximum": u32::MAX}), |node| {
+        let number = node.as_whole_number().and_then(|number| u32::try_from(number).ok());
+        number.filter(|number| *number > 0).ok_or_else(|| Mismatch::found(node, "a whole number of at least 1"))
+    })
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, TRANSFER_ENCODING};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HeaderMap, TRANSFER_ENCODING};
 use http::{Method, StatusCode, Version};
 use pingora::http::ResponseHeader;
 use pingora::proxy::Session;
@@ -187,6 +187,8 @@ async fn serve(
 ) -> Result<(), Failed> {
     let call = proxied.call.clone();
     let deadline = call.total.map(|total| Instant::now() + total);
+    // The body is here: the service need not be asked whether it wants it.
+    proxied.headers.remove(EXPECT);
     let target = proxied.target.path_and_query().parse().map_err(|_| Refusal::internal())?;
     let request = net::Request {
         method: proxied.target.method().clone(),

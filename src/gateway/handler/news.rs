@@ -13,7 +13,7 @@ use crate::gateway::error::Refusal;
 use crate::gateway::fields::{self, Query};
 use crate::gateway::live::Agent;
 use crate::gateway::respond::{self, Answer, Failed};
-use crate::gateway::{Gateway, body};
+use crate::gateway::{Gateway, body, queries};
 use crate::restap::{ErrorCode, NewsDraft, SessionId, Since};
 use crate::store::settings::NewsSessions;
 use crate::store::{NewItem, NewsSettings, OnceScope, PageRequest, Reader};
@@ -59,15 +59,15 @@ async fn post(
     let key = fields::idempotency_key(&request.headers)?;
     let limits = ctx.live.limits;
     let body = body::read(session, limits.body, limits.body_timeout).await?;
-    let (draft, in_body) = NewsDraft::parse(&body)?;
+    let (draft, posting) = NewsDraft::parse(&body)?;
     let session_id = match named {
         Some(named) => Some(named),
-        None => in_body.transpose()?,
+        None => posting.session_id.transpose()?,
     };
     let session_id = scope(news, session_id)?;
     let feed = gateway.store.keys().feed(agent.id, session_id.as_ref());
     let scope = OnceScope { agent: agent.id, operation: "news", caller: None, session: session_id.as_ref() };
-    let once = key.map(|key| gateway.store.keys().once(scope, &key, &body));
+    let once = key.or(posting.dispatch_id).map(|key| gateway.store.keys().once(scope, &key, &body));
     let began = Instant::now();
     let receipt = gateway.store.append(NewItem { feed, opener: None, draft: &draft, once }).await?;
     gateway.metrics.append_latency.observe(began.elapsed().as_secs_f64());
@@ -91,12 +91,17 @@ async fn read(
             "since is a time in unix milliseconds, and since_id the id of an item; leave both out to read the newest",
         )
     })?;
+    let query_id = query.get("query_id").filter(|id| !id.is_empty());
+    if let Some(id) = query_id {
+        // One that was lost fails now, and its item says so.
+        queries::find(gateway, agent, id).await?;
+    }
     let page = gateway.store.page(PageRequest {
         feed: gateway.store.keys().feed(agent.id, session_id.as_ref()),
         reader: Reader::Caller(None),
         since: &since,
         limit: limit(query.get("limit"))?,
-        query: query.get("query_id").filter(|id| !id.is_empty()),
+        query: query_id,
     });
     let page = page.await?;
     Ok((Answer::json(page.to_json(session_id.as_ref())), !page.items.is_empty()))

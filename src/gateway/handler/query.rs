@@ -3,12 +3,11 @@
 use pingora::proxy::Session;
 use serde_json::{Map, Value, json};
 
-use super::talk::later;
-use crate::gateway::Gateway;
 use crate::gateway::ctx::RequestCtx;
 use crate::gateway::error::Refusal;
 use crate::gateway::live::Agent;
 use crate::gateway::respond::{self, Answer, Failed};
+use crate::gateway::{Gateway, queries};
 use crate::restap::ErrorCode;
 
 /// Where queries are.
@@ -21,10 +20,7 @@ pub(in crate::gateway) async fn answer(
     (agent, path): (&Agent, &str),
 ) -> Result<(), Failed> {
     let id = path.strip_prefix(QUERIES).unwrap_or_default();
-    let mut query = gateway.store.query(agent.id, id).await?.ok_or_else(unknown)?;
-    if query.answer.is_none() {
-        later::fail_if_lost(gateway, &mut query).await?;
-    }
+    let query = queries::find(gateway, agent, id).await?.ok_or_else(unknown)?;
     let mut shown = Map::from_iter([("id".to_owned(), json!(query.id)), ("query_id".to_owned(), json!(query.id))]);
     match &query.answer {
         Some(answer) => {

@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 use super::fault::{Failure, Fault};
 use super::feeds::Feed;
 use crate::store::StoreError;
-use crate::store::engine::{EnginePage, ItemPlace, PageRead, Position, RecordKind, StoredItem};
+use crate::store::engine::{EnginePage, ItemPlace, PageRead, Position, QueryAnswer, RecordKind, StoredItem};
 use crate::store::keys::{AgentId, QueryKey};
 
 /// Bytes of a page, which has at least one item. What lies beyond is `more`.
@@ -25,9 +25,9 @@ pub(super) fn page(connection: &Connection, read: &PageRead) -> Result<EnginePag
     let (feed, wanted) = match read.query {
         None => (asked, Wanted::All),
         Some(query) => match answer(connection, query, read.feed.agent)? {
-            Answer::Unknown => (asked, Wanted::Naming(query)),
-            Answer::Pending => return Ok(around),
-            Answer::At(place) => {
+            QueryAnswer::Unknown => (asked, Wanted::Naming(query)),
+            QueryAnswer::Nowhere => return Ok(around),
+            QueryAnswer::At(place) => {
                 let home = Feed::find(connection, place.feed)?;
                 home.as_ref().map(may_read).transpose()?;
                 (home, Wanted::At(place.timestamp))
@@ -113,16 +113,7 @@ fn items(
     Ok((items, more))
 }
 
-/// Where the answer of a query stands.
-enum Answer {
-    /// It is no query that we started.
-    Unknown,
-    /// It still runs, or its answer was posted nowhere.
-    Pending,
-    At(ItemPlace),
-}
-
-fn answer(connection: &Connection, query: QueryKey, agent: AgentId) -> Result<Answer, Fault> {
+fn answer(connection: &Connection, query: QueryKey, agent: AgentId) -> Result<QueryAnswer, Fault> {
     let found = connection
         .prepare_cached(
             "SELECT item_feed, item_timestamp FROM record JOIN owner ON owner.id = record.owner
@@ -131,9 +122,9 @@ fn answer(connection: &Connection, query: QueryKey, agent: AgentId) -> Result<An
         .query_row(params![query.0, RecordKind::Query as u8, agent.0], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?;
     Ok(match found {
-        None => Answer::Unknown,
-        Some((Some(feed), Some(timestamp))) => Answer::At(ItemPlace { feed, timestamp }),
-        Some(_) => Answer::Pending,
+        None => QueryAnswer::Unknown,
+        Some((Some(feed), Some(timestamp))) => QueryAnswer::At(ItemPlace { feed, timestamp }),
+        Some(_) => QueryAnswer::Nowhere,
     })
 }
 

@@ -97,16 +97,14 @@ impl Batch<'_> {
                 .prepare_cached("SELECT records, bytes FROM owner WHERE id = ?1")?
                 .query_row([owner], |row| Ok((row.get(0)?, row.get(1)?)))
                 .optional()?;
-            let over = counted.is_some_and(|(records, bytes): (u64, u64)| records > cap.records || bytes > cap.bytes);
+            if counted.is_none_or(|(records, bytes): (u64, u64)| records <= cap.records && bytes <= cap.bytes) {
+                return Ok(());
+            }
             let oldest = self
                 .connection
                 .prepare_cached("SELECT id FROM record WHERE owner = ?1 ORDER BY id LIMIT 1")?
-                .query_row([owner], |row| row.get(0))
-                .optional()?;
-            match oldest.filter(|_| over) {
-                Some(oldest) => self.drop_record(oldest)?,
-                None => return Ok(()),
-            }
+                .query_row([owner], |row| row.get(0))?;
+            self.drop_record(oldest)?;
         }
     }
 
@@ -192,7 +190,7 @@ fn expiry(now: u64, ttl: u128) -> u64 {
 }
 
 /// Says whether a record is the one that was put.
-fn checksum(key: RecordKey, version: u64, body: &[u8]) -> i64 {
+pub(super) fn checksum(key: RecordKey, version: u64, body: &[u8]) -> i64 {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&[key.kind as u8]).update(&key.hash).update(&version.to_le_bytes()).update(body);
     let mut sum = [0; 8];

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
+use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method};
+use serde_json::Value;
 use tracing::warn;
 
 use super::audience::Audience;
@@ -16,7 +18,7 @@ use crate::gateway::respond::{self, Failed};
 use crate::gateway::thread::Thread;
 use crate::gateway::{Gateway, news_context};
 use crate::net::{self, Response};
-use crate::restap::{Delivery, ErrorCode, hop_count};
+use crate::restap::{self, Delivery, ErrorCode, hop_count};
 use crate::talk::failure::Again;
 use crate::talk::turn::{Carries, Timers};
 use crate::talk::{Ending, Exchange, Failure, Opening, Prompt, Rendered, Step, Turn, history};
@@ -24,6 +26,9 @@ use crate::upstream::{Kind, Upstream};
 
 /// Bytes of ready chunks that leave together.
 const COALESCE_BYTES: usize = 16 << 10;
+
+/// What a dialect saves its agent's session as.
+const SAVED_SESSION: &str = "conversation";
 
 /// One talk under way.
 pub(super) struct Conversing {
@@ -141,9 +146,8 @@ impl Conversing {
                     wire = talk.upstream.as_ref().map_or(Wire::Silent, |upstream| self.send(upstream, &turn, window));
                 }
                 Step::Pending(query_id) => {
-                    wire = talk.upstream.as_ref().map_or(Wire::Silent, |upstream| {
-                        Wire::Following(Box::pin(follow::follow(upstream.clone(), query_id, self.hops.clone())))
-                    });
+                    wire =
+                        talk.upstream.as_ref().map_or(Wire::Silent, |upstream| self.follow(upstream, &turn, query_id));
                 }
                 Step::Over(ending) => {
                     wire.let_go(&turn);
@@ -250,7 +254,44 @@ impl Conversing {
         }
     }
 
+    /// Asks for the answer that the upstream promised, as the talk was asked.
+    fn follow<'u>(&self, upstream: &Arc<Upstream>, turn: &Turn, id: String) -> Wire<'u> {
+        let Ok((path, mut headers, _)) = self.render(upstream, turn, &[]) else { return Wire::Silent };
+        headers.remove(CONTENT_TYPE);
+        headers.remove(ACCEPT_ENCODING);
+        headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+        let path = path.split('?').next().unwrap_or_default();
+        let session = turn.saved().get(SAVED_SESSION).and_then(Value::as_str);
+        let query = follow::Query {
+            upstream: upstream.clone(),
+            id,
+            base: path.strip_suffix(restap::TALK_PATH).unwrap_or_default().to_owned(),
+            headers,
+            session: session.and_then(|session| HeaderValue::from_str(session).ok()),
+        };
+        Wire::Following(Box::pin(query.follow()))
+    }
+
     fn request(&self, upstream: &Upstream, turn: &Turn, history: &[Exchange]) -> Result<net::Request, String> {
+        let (path_and_query, headers, body) = self.render(upstream, turn, history)?;
+        // The turn has timers of its own, which know a keep-alive from progress.
+        Ok(net::Request {
+            method: Method::POST,
+            target: upstream.target(&path_and_query).map_err(|problem| problem.to_string())?,
+            headers,
+            body,
+            coding: net::Coding::AsSent,
+            timeouts: net::Timeouts::default(),
+        })
+    }
+
+    /// Path and query, headers and body of a request.
+    fn render(
+        &self,
+        upstream: &Upstream,
+        turn: &Turn,
+        history: &[Exchange],
+    ) -> Result<(String, HeaderMap, Bytes), String> {
         let key = self.thread.as_ref().map(|thread| thread.upstream_key(&self.gateway.store).to_string());
         let prompt = Prompt {
             message: &self.message,
@@ -273,16 +314,7 @@ impl Conversing {
         headers.insert(hop_count::HEADER, self.hops.clone());
         headers.insert(crate::gateway::ctx::REQUEST_ID, self.request_id.clone());
         upstream.set_headers(&mut headers);
-        let target = upstream.target(&path_and_query).map_err(|problem| problem.to_string())?;
-        // The turn has timers of its own, which know a keep-alive from progress.
-        Ok(net::Request {
-            method: Method::POST,
-            target,
-            headers,
-            body,
-            coding: net::Coding::AsSent,
-            timeouts: net::Timeouts::default(),
-        })
+        Ok((path_and_query, headers, body))
     }
 
     /// Keeps what is proven; gives what failed.
@@ -291,6 +323,7 @@ impl Conversing {
         let outcome = turn.outcome();
         if let (Some(failure), Some(upstream)) = (&outcome.failure, &self.talk.upstream) {
             self.gateway.metrics.upstream_error(&upstream.name, failure.code.as_str());
+            upstream.record(false);
         }
         if let Some(reply) = &outcome.reply {
             let once = self.once.take();

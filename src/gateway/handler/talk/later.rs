@@ -7,8 +7,9 @@ use std::time::Duration;
 use http::{HeaderName, HeaderValue, StatusCode};
 use pingora::proxy::Session;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json, value::RawValue};
+use serde_json::{Map, Value, json};
 use tokio::sync::{Semaphore, oneshot};
+use tokio::task::JoinSet;
 use tracing::warn;
 
 use super::audience::Nobody;
@@ -20,13 +21,14 @@ use crate::gateway::ctx::RequestCtx;
 use crate::gateway::error::Refusal;
 use crate::gateway::lease::Held;
 use crate::gateway::live::{Agent, Talk};
+use crate::gateway::queries::{self, Ended};
 use crate::gateway::respond::{self, Answer, Failed};
 use crate::gateway::thread::Thread;
 use crate::restap::talk::{Dispatch, TalkReply};
-use crate::restap::{Delivery, ErrorCode, NewsDraft, SessionId};
+use crate::restap::{Delivery, ErrorCode, SessionId};
 use crate::store::settings::NewsSessions;
-use crate::store::{FeedId, Lease, Query, StoreError};
-use crate::talk::Ending;
+use crate::store::{FeedId, Query, StoreError};
+use crate::talk::{Ending, settings};
 
 /// How often, and for how long, an answer that the store can't take now is tried again.
 const KEEP_RETRY: Duration = Duration::from_secs(2);
@@ -35,14 +37,23 @@ const KEEP_TRIES: usize = 30;
 /// Asynchronous talks of one agent.
 #[derive(Debug)]
 pub(in crate::gateway) struct Queries {
+    bounds: settings::Later,
     running: Semaphore,
     accepted: AtomicUsize,
-    accepted_max: usize,
 }
 
 impl Queries {
-    pub(in crate::gateway) fn new(running: usize, waiting: usize) -> Self {
-        Self { running: Semaphore::new(running), accepted: AtomicUsize::new(0), accepted_max: running + waiting }
+    pub(in crate::gateway) fn new(bounds: settings::Later) -> Self {
+        let running = (bounds.running as usize).min(Semaphore::MAX_PERMITS);
+        Self { bounds, running: Semaphore::new(running), accepted: AtomicUsize::new(0) }
+    }
+
+    pub(in crate::gateway) fn bounds(&self) -> settings::Later {
+        self.bounds
+    }
+
+    fn accepted_max(&self) -> usize {
+        (self.bounds.running as usize).saturating_add(self.bounds.waiting as usize)
     }
 }
 
@@ -53,7 +64,7 @@ impl Counted {
     fn take(agent: &Arc<Agent>) -> Result<Self, Refusal> {
         let queries = &agent.queries;
         let counted = Self(agent.clone());
-        if queries.accepted.fetch_add(1, Ordering::AcqRel) >= queries.accepted_max {
+        if queries.accepted.fetch_add(1, Ordering::AcqRel) >= queries.accepted_max() {
             let message = "this agent has too many talks to answer later; try again when some are done";
             return Err(Refusal::new(ErrorCode::TooManyQueries, message).retry_after(5));
         }
@@ -90,9 +101,6 @@ pub(in crate::gateway) enum Answered {
     AtOnce(Box<TalkReply>),
 }
 
-/// How a query ended.
-type Ended = Result<Box<TalkReply>, Refusal>;
-
 /// Begins to answer. Comes back with the reply if it is there within the caller's wait, else once the query is stored.
 pub(super) async fn begin(
     gateway: &Arc<Gateway>,
@@ -113,11 +121,6 @@ pub(super) async fn begin(
     let keys = gateway.store.keys();
     let lease = gateway.store.acquire(keys.query_lease(keys.query(&query_id))).await?.ok_or_else(Refusal::internal)?;
     let held = Held::new(&gateway.store, lease);
-    if later.wait.is_none() {
-        gateway.store.start_query(&query).await?;
-    }
-    let (done, mut at_once) = oneshot::channel();
-    let done = later.wait.map(|_| done);
     let conversing = Conversing {
         gateway: gateway.clone(),
         agent: agent.clone(),
@@ -129,22 +132,56 @@ pub(super) async fn begin(
         news: None,
         once: None,
     };
-    let running = tokio::spawn(run(conversing, query.clone(), (held, counted), done));
-    if let Some(wait) = later.wait {
+    let begun = Begun { query, conversing, held, counted };
+    match later.wait {
+        Some(wait) => begun.within(wait, once).await,
+        // Whoever sends a talk and leaves at once has it accepted, and a repeat of it is told so.
+        None => tokio::spawn(begun.accept(once)).await.unwrap_or_else(|_| Err(Refusal::internal())),
+    }
+}
+
+/// A query that is neither stored nor asked yet.
+struct Begun {
+    query: Query,
+    conversing: Conversing,
+    held: Held,
+    counted: Counted,
+}
+
+impl Begun {
+    /// Stores the query, then asks.
+    async fn accept(self, once: Option<First>) -> Result<Answered, Refusal> {
+        let Self { query, conversing, held, counted } = self;
+        let gateway = conversing.gateway.clone();
+        gateway.store.start_query(&query).await?;
+        tokio::spawn(run(conversing, query.clone(), (held, counted), None));
+        accepted(&gateway, &query, once).await
+    }
+
+    /// Asks, and stores the query if that takes longer than the caller waits. A caller who leaves before ends it.
+    async fn within(self, wait: Duration, once: Option<First>) -> Result<Answered, Refusal> {
+        let Self { query, conversing, held, counted } = self;
+        let gateway = conversing.gateway.clone();
+        let (done, mut at_once) = oneshot::channel();
+        let mut running = JoinSet::new();
+        running.spawn(run(conversing, query.clone(), (held, counted), Some(done)));
         if let Ok(Ok(ended)) = tokio::time::timeout(wait, &mut at_once).await {
-            return finished_at_once(gateway, ended, once).await;
+            return finished_at_once(&gateway, ended, once).await;
         }
-        if let Err(error) = gateway.store.start_query(&query).await {
-            running.abort();
-            return Err(error.into());
-        }
+        gateway.store.start_query(&query).await?;
+        running.detach_all();
         // From here on the answer goes to the store, unless it has come in this very moment.
         at_once.close();
         if let Ok(ended) = at_once.try_recv() {
-            return finished_at_once(gateway, ended, once).await;
+            return finished_at_once(&gateway, ended, once).await;
         }
+        accepted(&gateway, &query, once).await
     }
-    let accepted = Accepted { query_id, session_id: query.session.as_ref().map(|id| id.expose().to_owned()) };
+}
+
+async fn accepted(gateway: &Gateway, query: &Query, once: Option<First>) -> Result<Answered, Refusal> {
+    let session_id = query.session.as_ref().map(|id| id.expose().to_owned());
+    let accepted = Accepted { query_id: query.id.clone(), session_id };
     keep(gateway, once, &Kept::Accepted(accepted.clone())).await?;
     Ok(Answered::Later(accepted))
 }
@@ -199,20 +236,13 @@ async fn run(
         None => ended,
     };
     for _ in 0..KEEP_TRIES {
-        match store(&gateway, &query, &ended, held.lease()).await {
+        match queries::finish(&gateway, &query, &ended, held.lease()).await {
             Ok(()) => return held.ended(),
             Err(StoreError::Conflict) => return,
             Err(error) => warn!(agent = %agent.key, "the answer of a query could not be stored: {error}"),
         }
         tokio::time::sleep(KEEP_RETRY).await;
     }
-}
-
-/// Stores how a query ended. It is read again first: what was accepted is a version behind what is stored.
-async fn store(gateway: &Gateway, query: &Query, ended: &Ended, lease: Lease) -> Result<(), StoreError> {
-    let mut query = gateway.store.query(query.agent, &query.id).await?.ok_or(StoreError::Conflict)?;
-    let item = conclude(&mut query, ended);
-    gateway.store.finish_query(&query, &item, lease).await
 }
 
 async fn open(conversing: &mut Conversing, session_id: Option<SessionId>) -> Result<(), Refusal> {
@@ -231,57 +261,6 @@ async fn converse(conversing: Conversing) -> Ended {
         Ok(Replied { ending: Ending::Refused(failure), .. }) => Err(failure.into()),
         Ok(Replied { ending: Ending::Stream(_), .. }) | Err(_) => Err(Refusal::internal()),
     }
-}
-
-/// Writes the answer into the query, and as the item that says so.
-fn conclude(query: &mut Query, ended: &Ended) -> NewsDraft {
-    let mut data = Map::from_iter([("query_id".to_owned(), json!(query.id))]);
-    let caller_query_id = query.caller_query_id.as_ref();
-    data.extend(caller_query_id.map(|id| ("caller_query_id".to_owned(), json!(id))));
-    let (kind, message, answer) = match ended {
-        Ok(reply) => {
-            // The store adds the session where a reader may see it.
-            data.insert("result".to_owned(), json!({"result": reply.reply}));
-            let answer = json!({"status": "completed", "message": reply.reply, "result": {"result": reply.reply}});
-            ("query.completed", reply.reply.clone(), answer)
-        }
-        Err(refusal) => {
-            data.insert("error".to_owned(), json!(refusal.message));
-            data.insert("code".to_owned(), json!(refusal.code));
-            let answer = json!({"status": "failed", "error": refusal.message, "code": refusal.code});
-            ("query.failed", refusal.message.to_string(), answer)
-        }
-    };
-    query.answer = RawValue::from_string(answer.to_string()).ok();
-    NewsDraft {
-        kind: kind.to_owned(),
-        message,
-        query_id: Some(query.id.clone()),
-        in_reply_to: Some(query.id.clone()),
-        data: Some(Value::Object(data)),
-        ..NewsDraft::default()
-    }
-}
-
-/// A query whose runner is gone is stored as failed by whoever finds it.
-pub(in crate::gateway) async fn fail_if_lost(gateway: &Gateway, query: &mut Query) -> Result<(), StoreError> {
-    let keys = gateway.store.keys();
-    let Some(lease) = gateway.store.acquire(keys.query_lease(keys.query(&query.id))).await? else { return Ok(()) };
-    // Its runner may have finished just before its lease ended, so this is read under ours.
-    match gateway.store.query(query.agent, &query.id).await? {
-        Some(found) if found.answer.is_none() => fail(gateway, query, lease).await,
-        Some(found) => {
-            *query = found;
-            gateway.store.release(lease).await
-        }
-        None => gateway.store.release(lease).await,
-    }
-}
-
-async fn fail(gateway: &Gateway, query: &mut Query, lease: Lease) -> Result<(), StoreError> {
-    let message = "the gateway that ran this query has stopped; send the talk again";
-    let item = conclude(query, &Err(Refusal::new(ErrorCode::ShuttingDown, message)));
-    gateway.store.finish_query(query, &item, lease).await
 }
 
 impl Answered {
