@@ -180,10 +180,21 @@ pub fn response_headers(
         if !passes {
             continue;
         }
+        if *name == header::CONTENT_LENGTH {
+            headers.insert(name, one_length(value));
+            continue;
+        }
         let rewritten = (*name == header::LOCATION).then(|| back.location(value)).flatten();
         headers.append(name, rewritten.unwrap_or_else(|| value.clone()));
     }
     Ok(headers)
+}
+
+/// The length that a service may have repeated (RFC 9110, section 8.6): whoever read its answer has seen that the
+/// repetitions are equal, and the caller gets one.
+fn one_length(value: &HeaderValue) -> HeaderValue {
+    let first = value.as_bytes().split(|byte| *byte == b',').next().unwrap_or_default();
+    HeaderValue::from_bytes(first.trim_ascii()).unwrap_or_else(|_| value.clone())
 }
 
 /// Whether a header is the connection's own or frames its body, so that nobody but the gateway may set it.

@@ -143,6 +143,12 @@ impl ProxyHttp for Proxy {
         ctx: &mut RequestCtx,
     ) -> Result<()> {
         let (Some(proxied), Some(agent)) = (&mut ctx.proxied, &ctx.agent) else { return Ok(()) };
+        proxied.interim += usize::from(response.status.is_informational());
+        if proxied.interim > net::INTERIM_MAX {
+            let failure = net::Error::Protocol("too many interim answers");
+            proxied.failure = Some(capability::failed(&self.0, &proxied.call, &failure));
+            return Err(Error::new_up(ErrorType::InvalidHTTPHeader));
+        }
         let mut head = match capability::caller_head(agent, proxied, response.status, &response.headers) {
             Ok(head) => head,
             Err(refusal) => {
@@ -151,7 +157,8 @@ impl ProxyHttp for Proxy {
             }
         };
         head.set_version(response.version);
-        if response.headers.contains_key(TRANSFER_ENCODING) && session.req_header().version == Version::HTTP_11 {
+        let chunked = response.headers.contains_key(TRANSFER_ENCODING) && !capability::is_bodiless(response.status);
+        if chunked && session.req_header().version == Version::HTTP_11 {
             head.insert_header(TRANSFER_ENCODING, "chunked")?;
         }
         if !response.status.is_informational() {

@@ -28,7 +28,7 @@ const WRITE_PART: usize = 64 << 10;
 const EARLY_ANSWER: Duration = Duration::from_millis(500);
 
 /// Interim answers (1xx) before the answer.
-const INTERIM_MAX: usize = 16;
+pub const INTERIM_MAX: usize = 16;
 
 /// Bytes of names and values in an answer's head. Pingora itself stops at 1 MiB and 255 fields.
 const HEAD_MAX: usize = 64 << 10;

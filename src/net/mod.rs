@@ -18,6 +18,7 @@ pub(crate) mod stand_in;
 pub use address::AddressClass;
 pub use client::{Client, Coding, Request, Timeouts};
 pub use error::{ConnectError, Error, Timer};
+pub use exchange::INTERIM_MAX;
 pub use fetch::{Bounds, Document};
 pub use origin::{InvalidUrl, Origin, Url};
 pub use peer::{HttpVersion, Peer, connect_error};

@@ -1,10 +1,11 @@
 //! Bytes that only pass: large bodies in flat memory, early answers, connections that went stale.
 
 use std::io::{Read, Write};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::support::{Call, Gate, Gateway, Upstream, chatting, delta, end, passing};
+use crate::support::{Call, Gate, Gateway, Upstream, Watched, chatting, delta, end, passing};
 
 /// Bytes of a large body: 256 MiB, or 1 GiB where `RESTAP_TEST_LARGE=1`.
 fn large() -> u64 {
@@ -230,4 +231,41 @@ fn an_http_1_0_caller_gets_a_stream_that_ends_with_its_connection() {
     let (head, events) = answer.split_once("\r\n\r\n").unwrap();
     assert!(!head.to_ascii_lowercase().contains("transfer-encoding"), "{head}");
     assert_eq!(crate::support::Events::parse(events).text(), "Hi");
+}
+
+#[test]
+fn endless_interim_answers_are_a_failure() {
+    let upstream = Upstream::start(|exchange| {
+        exchange.close();
+        let hint = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n".repeat(100);
+        while exchange.connection.socket.write_all(hint.as_bytes()).is_ok() {}
+    });
+    let gateway = Gateway::start(&passing(&upstream));
+    gateway.get("/x").refused(502, "upstream_error");
+    assert!(upstream.open_falls_to(0, Duration::from_secs(5)));
+}
+
+#[test]
+fn an_answer_is_framed_once_and_only_where_it_has_a_body() {
+    let answer = Arc::new(Watched::<&str>::default());
+    let told = answer.clone();
+    let upstream = Upstream::start(move |exchange| {
+        exchange.close();
+        exchange.send(format!("HTTP/1.1 {}", told.read(|answer| *answer)));
+    });
+    let gateway = Gateway::start(&passing(&upstream));
+    for (sent, status, length) in [
+        ("204 No Content\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n", 204, None),
+        ("304 Not Modified\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 304, None),
+        ("200 OK\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nhi", 200, Some("2")),
+        ("200 OK\r\nContent-Length: 2, 2\r\n\r\nhi", 200, Some("2")),
+    ] {
+        answer.change(|answer| *answer = sent);
+        let mut connection = gateway.connect();
+        let response = connection.call(&Call::get("/x"));
+        assert_eq!((response.status, response.header("content-length")), (status, length), "{sent:?}");
+        assert_eq!(response.header("transfer-encoding"), None, "{sent:?}");
+        // The next answer begins where this one ends.
+        connection.call(&Call::get("/health")).ok();
+    }
 }

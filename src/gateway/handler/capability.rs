@@ -59,6 +59,8 @@ pub(in crate::gateway) struct ProxiedCall {
     /// Bytes of the request's body so far, and at most.
     pub sent: u64,
     pub sent_max: Option<u64>,
+    /// Interim answers (1xx) so far.
+    pub interim: usize,
     /// Bytes of the response's body so far.
     pub received: u64,
     /// What went wrong, as the caller is told.
@@ -140,6 +142,7 @@ pub(in crate::gateway) async fn answer(
         headers,
         sent: 0,
         sent_max: limit,
+        interim: 0,
         received: 0,
         failure: None,
         attempts: 0,
@@ -304,7 +307,8 @@ fn too_long() -> Refusal {
     Refusal::new(ErrorCode::InvalidOutput, "the service's answer is over this capability's limit; ask for less")
 }
 
-fn is_bodiless(status: StatusCode) -> bool {
+/// Whether an answer has no body, whatever its head says.
+pub(in crate::gateway) fn is_bodiless(status: StatusCode) -> bool {
     status == StatusCode::NO_CONTENT || status == StatusCode::NOT_MODIFIED || status.is_informational()
 }
 
