@@ -18,7 +18,7 @@ use crate::gateway::ctx::RequestCtx;
 use crate::gateway::error::Refusal;
 use crate::gateway::live::{Agent, Talk};
 use crate::gateway::respond::{self, Answer, Failed};
-use crate::gateway::thread::Thread;
+use crate::gateway::thread::{Patience, Thread};
 use crate::gateway::{Gateway, body, fields};
 use crate::restap::talk::TalkRequest;
 use crate::restap::{Delivery, ErrorCode, HopCount};
@@ -77,7 +77,8 @@ pub(in crate::gateway) async fn answer(
         return accepted.answer(caller.session, caller.ctx).await;
     }
     let thread = if talk.continues() {
-        let opening = Thread::open(&gateway.store, &gateway.queues, (agent.id, talk), asked.session_id);
+        let opening =
+            Thread::open(&gateway.store, &gateway.queues, (agent.id, talk), (asked.session_id, Patience::CALLER));
         Some(while_there(&mut caller, opening).await??)
     } else {
         None
