@@ -6,7 +6,9 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::support::{Call, Exchange, Gate, Gateway, Response, Upstream, chatting, chatting_with, delta, end, until};
+use crate::support::{
+    Call, Exchange, Gate, Gateway, Request, Response, Upstream, chatting, chatting_with, delta, end, until,
+};
 
 const A: &str = "sess_later_aaaaaaaaaaa";
 const B: &str = "sess_later_bbbbbbbbbbb";
@@ -301,6 +303,35 @@ fn without_news_or_memory_a_query_still_has_its_answer() {
     let guide = Gateway::start("agent: {name: Guide}\n");
     let answer = accepted(&guide.call(&later("hi")));
     assert!(ended(&guide, id(&answer))["message"].as_str().unwrap().contains("Guide"));
+}
+
+#[test]
+fn queries_of_one_session_run_one_after_the_other_and_keep_nobody_else_waiting() {
+    let gate = Gate::default();
+    let held = gate.clone();
+    let upstream = Upstream::start(move |exchange| answering(exchange, &held));
+    let file = chatting_with(&upstream.url(), "", "async: {running: 2, waiting: 30}");
+    let gateway = Gateway::start(&file);
+    let first = accepted(&gateway.call(&later("held").session(A)));
+    upstream.wait_for_requests(1);
+    let more: Vec<Value> = (0..8).map(|n| accepted(&gateway.call(&later(&format!("{n}")).session(A)))).collect();
+    let other = accepted(&gateway.call(&later("meanwhile").session(B)));
+    assert_eq!(ended(&gateway, id(&other))["status"], "completed");
+    assert_eq!(query(&gateway, id(&more[0]))["status"], "processing");
+    gate.open();
+    for query in std::iter::once(&first).chain(&more) {
+        assert_eq!(ended(&gateway, id(query))["status"], "completed");
+    }
+    // What was said before, news apart, grows by one exchange a turn.
+    let said = |request: &Request| {
+        let messages = request.json()["messages"].as_array().unwrap().clone();
+        messages.iter().filter(|message| message["role"] != "system").count()
+    };
+    let requests = upstream.requests();
+    let lengths: Vec<usize> =
+        requests.iter().filter(|request| !request.text().contains("meanwhile")).map(said).collect();
+    assert_eq!(lengths, [1, 3, 5, 7, 9, 11, 13, 15, 17]);
+    assert_eq!(items(&gateway, Some(A)).len(), 9);
 }
 
 #[test]
