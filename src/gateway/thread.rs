@@ -16,7 +16,7 @@ use crate::store::{
     AgentId, Conversation, ConversationId, Lease, LeaseKey, NewsRead, OnceKey, Store, StoreError, TurnEnd,
 };
 use crate::talk::dialect::{self, Saved};
-use crate::talk::{Exchange, History, settings};
+use crate::talk::{Exchange, History};
 
 /// Turns that may wait for the one before them.
 const QUEUE_MAX: usize = 4;
@@ -74,11 +74,12 @@ impl Thread {
         store.keys().upstream_key(self.id)
     }
 
-    /// What was said before, oldest first.
-    pub(super) fn history(&self, limits: settings::History) -> History {
+    /// What the upstream is reminded of, oldest first.
+    pub(super) fn history(&self, talk: &Talk) -> History {
         let mut history = History::default();
-        for turn in &self.conversation.turns {
-            history.push(Exchange { user: turn.user.clone(), assistant: turn.assistant.clone() }, limits);
+        // A configuration before this one may have left some that this dialect has no place for.
+        for turn in self.conversation.turns.iter().filter(|_| talk.keeps_history()) {
+            history.push(Exchange { user: turn.user.clone(), assistant: turn.assistant.clone() }, talk.history);
         }
         history
     }
@@ -110,7 +111,7 @@ impl Thread {
             };
         };
         // Services refuse an empty turn of theirs, so one without text is not remembered.
-        if talk.history.turns > 0 && !exchange.assistant.is_empty() {
+        if talk.keeps_history() && !exchange.assistant.is_empty() {
             let remembered = crate::store::Turn { user: exchange.user, assistant: exchange.assistant };
             self.conversation.push(remembered, talk.history.turns as usize);
         }
