@@ -48,6 +48,7 @@ macro_rules! hold {
             a_repeat_with_the_same_key_gets_the_first_receipt
             every_append_of_many_at_once_gets_its_own_time
             an_append_whose_caller_left_is_still_made
+            an_arrival_wakes_who_waits
             a_closed_store_is_unavailable
             two_handles_see_the_same
             a_lease_has_one_holder

@@ -113,3 +113,31 @@ impl Store {
 fn key(id: ConversationId) -> RecordKey {
     RecordKey { kind: RecordKind::Conversation, hash: id.hash }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn turn(bytes: usize) -> Turn {
+        Turn { user: "u".repeat(bytes / 2), assistant: "a".repeat(bytes - bytes / 2) }
+    }
+
+    #[test]
+    fn the_oldest_turns_go_first() {
+        let mut conversation = Conversation::default();
+        for bytes in 1..=5 {
+            conversation.push(turn(bytes), 3);
+        }
+        assert_eq!(conversation.turns, [turn(3), turn(4), turn(5)]);
+        conversation.push(turn(CONVERSATION_BYTES_MAX - 5), 10);
+        assert_eq!(conversation.turns, [turn(5), turn(CONVERSATION_BYTES_MAX - 5)]);
+    }
+
+    #[test]
+    fn a_turn_that_is_too_large_is_not_kept_and_what_came_before_it_is_of_no_use() {
+        let mut conversation = Conversation::default();
+        conversation.push(turn(10), 3);
+        conversation.push(turn(CONVERSATION_BYTES_MAX + 1), 3);
+        assert!(conversation.turns.is_empty());
+    }
+}

@@ -6,18 +6,23 @@
 //! Two processes may have the store open, each with such threads: SQLite puts their transactions in one order.
 
 mod batch;
+mod checksum;
 mod database;
 mod fault;
 mod feeds;
+mod inspect;
 mod pages;
 mod place;
+mod queue;
 mod readers;
 mod records;
+mod retention;
 mod status;
 mod sweep;
 mod worker;
 mod writer;
 
+use std::fs::File;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -32,15 +37,14 @@ use super::keys::{Hash, Keys};
 use super::lease::Lease;
 use super::{OpenError, StoreError};
 use crate::yaml::Secret;
+pub use inspect::{InspectError, backup, check};
+
 use database::{Role, Unusable};
 use place::Place;
 use readers::Readers;
 use status::Status;
 use worker::Worker;
 use writer::Writer;
-
-/// Stack of a thread of the engine; SQLite and JSON need a fraction of it.
-const STACK_BYTES: usize = 512 << 10;
 
 /// The engine.
 pub struct Embedded {
@@ -57,14 +61,17 @@ pub struct Embedded {
 pub struct Taken {
     place: Place,
     keys: Keys,
+    /// Until it is opened or given up nobody else opens it.
+    _lock: File,
 }
 
 impl Taken {
     /// Takes a directory: made if it is not there, refused where a store can't be safe, or if two processes have it.
     /// `key` is the one of gateway.yaml; without it the one beside the data counts, which a new store gets now.
     pub fn take(path: &Path, key: Option<&Secret>) -> Result<Self, OpenError> {
-        let (place, keys) = Place::take(path, key)?;
-        Ok(Self { place, keys })
+        let place = Place::take(path)?;
+        let lock = place.lock()?;
+        Ok(Self { keys: place.keys(key)?, place, _lock: lock })
     }
 
     /// The store's key.
@@ -79,13 +86,19 @@ impl Taken {
     }
 
     fn connect(&self) -> Result<Connection, OpenError> {
-        let path = self.place.database();
+        let path = self.place.prepare_database()?;
         let connect = || {
             let mut connection = database::connect(&path, Role::Writer)?;
             database::migrate(&mut connection, &self.keys)?;
             Ok(connection)
         };
-        connect().map_err(|source: Unusable| OpenError::Database { problem: source.to_string(), path: path.clone() })
+        let mut connected = connect();
+        if connected.as_ref().is_err_and(Unusable::for_want_of_room) {
+            // A store on a full disk can still be read.
+            self.place.give_reserve();
+            connected = connect();
+        }
+        connected.map_err(|source: Unusable| OpenError::Database { problem: source.to_string(), path: path.clone() })
     }
 
     fn start(self, connection: Connection, bounds: Arc<Bounds>, clock: Arc<dyn Clock>) -> Result<Embedded, OpenError> {
@@ -93,6 +106,7 @@ impl Taken {
         let refused = |source| OpenError::directory(&path, source);
         self.place.take_reserve().map_err(refused)?;
         let (place, status) = (Arc::new(self.place), Arc::<Status>::default());
+        status.record(database::item_bytes(&connection).unwrap_or_default(), 0);
         let readers = Arc::new(Readers::start(&path).map_err(refused)?);
         let worker = Worker::new(connection, place.clone(), readers.clone(), bounds, clock.clone(), status.clone());
         let writer = Writer::start(worker).map_err(refused)?;
@@ -130,7 +144,7 @@ impl Engine for Embedded {
     }
 
     async fn health(&self) -> Health {
-        let readable = self.readers.read(|_| Ok(())).await;
+        let readable = self.readers.read(|connection| Ok(database::item_bytes(connection)?)).await;
         let problem = self.status.problem();
         Health {
             engine: "embedded",

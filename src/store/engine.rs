@@ -158,6 +158,17 @@ pub struct ItemPlace {
     pub timestamp: u64,
 }
 
+/// Where the answer of a query stands, for an engine that reads the page of a query.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum QueryAnswer {
+    /// It is no query that we started.
+    Unknown,
+    /// It still runs, or its answer was posted nowhere.
+    Nowhere,
+    /// Here.
+    At(ItemPlace),
+}
+
 /// What a change led to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Committed {

@@ -2,9 +2,11 @@
 
 use bytes::Bytes;
 use serde_json::Value;
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 
 use super::engine::{Change, EnginePage, FeedChange, ItemBody, PageRead, Position, Put, Reader, StoredItem};
-use super::keys::{CallerId, FeedId, OnceKey, QueryKey};
+use super::keys::{AgentId, CallerId, FeedId, OnceKey, QueryKey};
 use super::news_id::NewsId;
 use super::{Store, StoreError};
 use crate::restap::{NewsDraft, NewsItem, SessionId, Since};
@@ -83,18 +85,17 @@ impl Store {
     /// with the same [`NewItem::once`] is safe. Dropping the future does not cancel the append.
     pub async fn append(&self, item: NewItem<'_>) -> Result<Receipt, StoreError> {
         let NewItem { feed, opener, draft, once } = item;
-        let body = self.item_body(draft, false);
-        let bound = self.bounds.retention(feed.agent).bytes;
-        if body.weight() > bound {
-            return Err(StoreError::TooLarge { bytes_max: bound });
-        }
+        let body = self.item_body(feed.agent, draft, false)?;
         let change = Change {
             feed: Some(FeedChange { feed, opener, item: Some(body) }),
             puts: once.map(|once| Put::answer(once, &[])).into_iter().collect(),
             ..Change::default()
         };
         match (self.engine.commit(change).await, once) {
-            (Ok(committed), _) => Ok(self.receipt(feed, committed.timestamp.unwrap_or_default())),
+            (Ok(committed), _) => {
+                self.arrivals.announce(feed);
+                Ok(self.receipt(feed, committed.timestamp.unwrap_or_default()))
+            }
             (Err(StoreError::Conflict), Some(once)) => self.first_receipt(feed, once).await,
             (Err(error), _) => Err(error),
         }
@@ -121,8 +122,15 @@ impl Store {
         Ok(self.shown(&read, page))
     }
 
-    /// A draft as it is stored.
-    pub(super) fn item_body(&self, draft: &NewsDraft, answer: bool) -> ItemBody {
+    /// Resolves when this process may have appended to a feed since the call. Whoever waits for an item calls it, reads
+    /// a page, and only then awaits it. It is a hint: other feeds wake it too, and what another process appends does
+    /// not, so the page is read again now and then anyway.
+    pub fn arrival(&self, feed: FeedId) -> Notified<'_> {
+        self.arrivals.of(feed).notified()
+    }
+
+    /// A draft as it is stored, unless its feed could not keep it.
+    pub(super) fn item_body(&self, agent: AgentId, draft: &NewsDraft, answer: bool) -> Result<ItemBody, StoreError> {
         let caller_query_id = draft.data.as_ref().and_then(|data| data.get("caller_query_id")).and_then(Value::as_str);
         let mut queries: Vec<QueryKey> = [draft.query_id.as_deref(), caller_query_id, draft.in_reply_to.as_deref()]
             .into_iter()
@@ -133,7 +141,9 @@ impl Store {
         queries.dedup();
         // A draft has string keys and no floats that JSON lacks, so writing it can't fail.
         let json = serde_json::to_vec(draft).unwrap_or_default().into();
-        ItemBody { json, queries, answer }
+        let body = ItemBody { json, queries, answer };
+        let bytes_max = self.bounds.retention(agent).bytes;
+        if body.weight() > bytes_max { Err(StoreError::TooLarge { bytes_max }) } else { Ok(body) }
     }
 
     fn receipt(&self, feed: FeedId, timestamp: u64) -> Receipt {
@@ -239,6 +249,28 @@ impl Item {
     }
 }
 
+/// Wakes those who wait for items, without a place for each feed: feeds share a few.
+pub(super) struct Arrivals([Notify; 64]);
+
+impl Default for Arrivals {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| Notify::new()))
+    }
+}
+
+impl Arrivals {
+    fn of(&self, feed: FeedId) -> &Notify {
+        let [first, ..] = feed.hash;
+        // Of 64 notifies there is always one at an index below 64.
+        self.0.get(usize::from(first) % 64).unwrap_or(&self.0[0])
+    }
+
+    /// Something was appended.
+    pub(super) fn announce(&self, feed: FeedId) {
+        self.of(feed).notify_waiters();
+    }
+}
+
 /// Gives out the timestamps of one feed. Correctness depends on the order of calls alone, never on the clock.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Ticker {
@@ -261,5 +293,83 @@ impl Ticker {
         let last = if self.last == 0 { floor } else { self.last };
         *self = Self { last: now.max(last + 1), spent: spent + 1 };
         Ok(self.last)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn page() -> Page {
+        let item = |timestamp, json: &'static str, answer, at_home| Item {
+            id: NewsId { timestamp, feed: 1, seal: 2 },
+            timestamp,
+            at_home,
+            answer,
+            json: Bytes::from_static(json.as_bytes()),
+        };
+        let answer = r#"{"type":"query.completed","message":"m","data":{"result":{"result":"m"}}}"#;
+        Page {
+            items: vec![
+                item(5, r#"{"type":"note","message":""}"#, false, true),
+                item(6, answer, true, true),
+                item(7, answer, true, false),
+            ],
+            timestamp: 7,
+            more: true,
+            oldest: Some(4),
+        }
+    }
+
+    #[test]
+    fn a_page_is_the_body_of_an_answer() {
+        let shown = |page: Page| String::from_utf8(page.to_json(None)).unwrap().replace("},", "},\n");
+        expect![[r#"
+            {"items":[{"id":"news_0000000000000500000001000000000002","timestamp":5,"type":"note","message":""},
+            {"id":"news_0000000000000600000001000000000002","timestamp":6,"type":"query.completed","message":"m","data":{"result":{"result":"m"}}},
+            {"id":"news_0000000000000700000001000000000002","timestamp":7,"type":"query.completed","message":"m","data":{"result":{"result":"m"}}}],"timestamp":7,"more":true,"oldest":4}"#]].assert_eq(&shown(page()));
+        let empty = Page { items: Vec::new(), timestamp: 1, more: false, oldest: None };
+        expect![[r#"{"items":[],"timestamp":1,"more":false}"#]].assert_eq(&shown(empty));
+    }
+
+    #[test]
+    fn a_scoped_page_shows_the_session_where_it_belongs() {
+        let session = SessionId::parse("0123456789abcdef").unwrap();
+        let shown = String::from_utf8(page().to_json(Some(&session))).unwrap().replace("},", "},\n");
+        expect![[r#"
+            {"items":[{"id":"news_0000000000000500000001000000000002","timestamp":5,"type":"note","message":"","session_id":"0123456789abcdef"},
+            {"id":"news_0000000000000600000001000000000002","timestamp":6,"type":"query.completed","message":"m","data":{"result":{"result":"m","sessionId":"0123456789abcdef"}},
+            "session_id":"0123456789abcdef"},
+            {"id":"news_0000000000000700000001000000000002","timestamp":7,"type":"query.completed","message":"m","data":{"result":{"result":"m"}}}],"timestamp":7,"more":true,"oldest":4}"#]].assert_eq(&shown);
+    }
+
+    proptest! {
+        #[test]
+        fn timestamps_rise_at_every_call_and_follow_the_clock(
+            steps in prop::collection::vec((0..2_000_i64, prop::bool::weighted(0.1)), 1..200),
+            floor in 0..2_000_000_000_000_u64,
+        ) {
+            let (mut ticker, mut now, mut last) = (Ticker::default(), 1_700_000_000_000_u64, floor);
+            for (step, back) in steps {
+                now = now.saturating_add_signed(if back { -step * 1000 } else { step });
+                if let Ok(timestamp) = ticker.next(now, floor) {
+                    prop_assert!(timestamp == now.max(last + 1));
+                    last = timestamp;
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_thousand_items_a_second_are_taken_for_ever() {
+        let mut ticker = Ticker::default();
+        for now in 1_000..60_000 {
+            assert_eq!(ticker.next(now, 0), Ok(now));
+        }
+        let burst = (0..2 * BURST).filter(|_| ticker.next(60_000, 0).is_ok()).count();
+        assert_eq!(burst as u64, BURST);
     }
 }

@@ -231,3 +231,100 @@ impl fmt::Debug for Keys {
         f.write_str("Keys(…)")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+
+    fn keys() -> Keys {
+        Keys::parse(&Secret::new("AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=\n")).unwrap()
+    }
+
+    fn session(text: &str) -> SessionId {
+        SessionId::parse(text).unwrap()
+    }
+
+    /// A store finds nothing again once one of these changes.
+    #[test]
+    fn names_are_the_same_in_every_version() {
+        let (keys, session) = (keys(), session("0123456789abcdef"));
+        let (agent, caller) = (keys.agent("billing"), keys.caller("api_key:ci"));
+        let feed = keys.feed(agent, Some(&session));
+        let scope = OnceScope { agent, operation: "talk", caller: None, session: None };
+        let hex = |hash: Hash| format!("{:032x}", u128::from_be_bytes(hash));
+        let names = [
+            hex(keys.fingerprint()),
+            hex(agent.0),
+            hex(caller.0),
+            hex(feed.hash),
+            hex(keys.feed(agent, None).hash),
+            hex(keys.conversation(agent, None, &session).hash),
+            hex(keys.conversation(agent, Some(caller), &session).hash),
+            keys.upstream_key(keys.conversation(agent, None, &session)).to_string(),
+            hex(keys.query("q").0),
+            hex(keys.once(scope, "key", b"body").hash),
+            keys.news_id(feed.hash, 1_700_000_000_000).to_string(),
+        ];
+        expect![[r#"
+            [
+                "8f810da233301134929fcb7bb5176124",
+                "79ee168726f1d02e93e4b56c7e90a355",
+                "4310ad7e8f2a63917c7fe396612963ac",
+                "d1e7875b5c4231b896912e8d2e5b117b",
+                "5e4019869ada2b947a744d7dc5d3773e",
+                "4a0eff659f7967301082a24d70e601e5",
+                "246ef71c17cada7c010da48715a7560b",
+                "d7f5a00a-84ce-8335-8877-30cfba879140",
+                "800778107e016f0743252c2deef96d15",
+                "e6fd49103a690ba6b9319bc219f4ab7d",
+                "news_00018bcfe5680022f9cc56575165411716",
+            ]
+        "#]]
+        .assert_debug_eq(&names);
+    }
+
+    #[test]
+    fn every_part_of_a_name_counts() {
+        let keys = keys();
+        let (a, b) = (keys.agent("a"), keys.agent("b"));
+        let (one, other) = (session("aaaaaaaaaaaaaaaa"), session("aaaaaaaaaaaaaaab"));
+        let caller = Some(keys.caller("c"));
+        let names = [
+            keys.feed(a, Some(&one)).hash,
+            keys.feed(b, Some(&one)).hash,
+            keys.feed(a, Some(&other)).hash,
+            keys.feed(a, None).hash,
+            keys.conversation(a, None, &one).hash,
+            keys.conversation(a, caller, &one).hash,
+            keys.conversation(b, caller, &one).hash,
+            keys.conversation(a, caller, &other).hash,
+            keys.turn_lease(keys.conversation(a, None, &one)).0,
+            keys.query("aaaaaaaaaaaaaaaa").0,
+        ];
+        let different: std::collections::HashSet<_> = names.iter().collect();
+        assert_eq!(different.len(), names.len());
+        let another = Keys::random().unwrap();
+        assert_ne!(another.feed(another.agent("a"), Some(&one)).hash, keys.feed(a, Some(&one)).hash);
+    }
+
+    #[test]
+    fn a_key_is_32_bytes_in_base64() {
+        let keys = Keys::random().unwrap();
+        assert_eq!(Keys::parse(&keys.to_secret()).unwrap().fingerprint(), keys.fingerprint());
+        for bad in ["", "AAEC", "not base64!", "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8gISI="] {
+            assert!(Keys::parse(&Secret::new(bad)).is_err(), "{bad}");
+        }
+        assert_eq!(format!("{keys:?}"), "Keys(…)");
+    }
+
+    #[test]
+    fn a_veil_hides_and_opens() {
+        let (keys, mut text) = (keys(), *b"0123456789abcdef");
+        keys.veil("query", &mut text);
+        assert_ne!(&text, b"0123456789abcdef");
+        keys.veil("query", &mut text);
+        assert_eq!(&text, b"0123456789abcdef");
+    }
+}

@@ -49,6 +49,7 @@ pub struct Store {
     engine: Box<dyn Engine>,
     keys: Keys,
     bounds: Arc<Bounds>,
+    arrivals: feed::Arrivals,
 }
 
 /// Why a call failed, and whose fault that is.
@@ -198,7 +199,7 @@ pub fn open(
 
 impl Store {
     fn new(engine: impl Engine, keys: Keys, bounds: Arc<Bounds>) -> Arc<Self> {
-        Arc::new(Self { engine: Box::new(engine), keys, bounds })
+        Arc::new(Self { engine: Box::new(engine), keys, bounds, arrivals: feed::Arrivals::default() })
     }
 
     /// How things are named.

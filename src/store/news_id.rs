@@ -38,3 +38,29 @@ impl fmt::Display for NewsId {
         write!(f, "{PREFIX}{:014x}{:08x}{:012x}", self.timestamp, self.feed, self.seal)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn an_id_is_read_as_it_was_written(timestamp in 0..1_u64 << 53, feed: u32, seal in 0..1_u64 << 48) {
+            let id = NewsId { timestamp, feed, seal };
+            prop_assert_eq!(NewsId::parse(&id.to_string()), Some(id));
+        }
+
+        #[test]
+        fn ids_order_like_their_timestamps(one in 0..1_u64 << 53, other in 0..1_u64 << 53) {
+            let [one_id, other_id] = [one, other].map(|timestamp| NewsId { timestamp, feed: 7, seal: 9 }.to_string());
+            prop_assert_eq!(one.cmp(&other), one_id.cmp(&other_id));
+        }
+
+        #[test]
+        fn any_other_text_is_refused(text in "(news_)?[0-9a-fA-Fé_]{0,40}") {
+            prop_assert!(NewsId::parse(&text).is_none_or(|id| id.to_string() == text));
+        }
+    }
+}

@@ -44,14 +44,20 @@ impl Store {
         self.engine.commit(change).await.map(drop)
     }
 
-    /// Stores the answer, and posts it to the query's feed. `Conflict` if somebody else has already done so.
+    /// Stores the answer, and posts it to the query's feed. `Conflict` if somebody else has already done so,
+    /// `TooLarge` if the feed can't keep it.
     pub async fn finish_query(&self, query: &Query, item: &NewsDraft, lease: Lease) -> Result<(), StoreError> {
+        let body = self.item_body(query.agent, item, true)?;
         let change = Change {
-            feed: query.feed.map(|(feed, opener)| FeedChange { feed, opener, item: Some(self.item_body(item, true)) }),
+            feed: query.feed.map(|(feed, opener)| FeedChange { feed, opener, item: Some(body) }),
             puts: vec![self.put_query(query)],
             releases: vec![lease],
         };
-        self.engine.commit(change).await.map(drop)
+        self.engine.commit(change).await?;
+        if let Some((feed, _)) = query.feed {
+            self.arrivals.announce(feed);
+        }
+        Ok(())
     }
 
     /// The query of this id, if it is this agent's.

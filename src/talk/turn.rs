@@ -271,6 +271,10 @@ impl Turn {
                 self.times.settled = now.checked_add(GRACE);
             }
         }
+        // An upstream that always has more bytes leaves nobody the time to tick.
+        if self.next_deadline().is_some_and(|due| due <= now) {
+            return self.tick(now);
+        }
         self.flush(now)
     }
 

@@ -432,3 +432,23 @@ fn an_upgrade_that_nobody_asked_for_is_the_services_fault() {
     });
     gateway.get("/x").refused(502, "upstream_error");
 }
+
+#[test]
+fn a_capability_that_leads_back_to_itself_is_a_loop() {
+    let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap();
+    drop(socket);
+    let gateway = Gateway::start(&format!(
+        "listen: {address}\nagent: {{name: T, upstream: 'http://{address}', capabilities: [{{id: a, method: GET, endpoint: /x}}]}}\n"
+    ));
+    gateway.get("/x").refused(508, "loop_detected");
+}
+
+#[test]
+fn a_query_that_is_no_utf8_still_passes_as_it_is() {
+    let upstream = Upstream::fixed("200 OK", "", "ok");
+    let gateway = Gateway::start(&passing(&upstream));
+    for query in ["a=%ff", "%zz", "a&&b=&=c", "a=b=c", "a+b=%20", "q=[1]|{2}"] {
+        assert_eq!(seen(&upstream, &gateway, &Call::get(&format!("/x?{query}"))).target, format!("/x?{query}"));
+    }
+}

@@ -82,7 +82,7 @@ fn a_broken_reply_is_error_and_done_through_two_gateways() {
 
 #[test]
 fn an_agent_that_asks_itself_is_a_loop_and_not_an_outage() {
-    // The port is only known once it serves, so two agents of one gateway ask each other through a second one.
+    // Its own address has to stand in its file.
     let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = socket.local_addr().unwrap();
     drop(socket);

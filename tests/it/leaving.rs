@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::support::{Call, Exchange, Gate, Gateway, PATIENCE, Upstream, Watched, chatting, delta};
+use crate::support::{Call, Exchange, Gate, Gateway, PATIENCE, Upstream, Watched, chatting, chatting_with, delta};
 
 /// How soon an upstream must be let go of.
 const SOON: Duration = Duration::from_millis(250);
@@ -77,6 +77,24 @@ fn a_caller_that_resets_ends_the_upstream() {
     stream.next().unwrap();
     rustix::net::sockopt::set_socket_linger(&stream.connection.socket, Some(Duration::ZERO)).unwrap();
     drop(stream);
+    assert!(upstream.open_falls_to(0, SOON));
+}
+
+#[test]
+fn an_upstream_that_never_pauses_hides_neither_its_caller_nor_the_clock() {
+    let blank = "\n".repeat(64 << 10);
+    let upstream = Upstream::start(move |exchange| {
+        exchange.open_stream();
+        exchange.connection.socket.set_write_timeout(Some(PATIENCE)).unwrap();
+        while exchange.connection.socket.write_all(blank.as_bytes()).is_ok() {}
+    });
+    let gateway = Gateway::start(&chatting_with(&upstream.url(), "timeout: {progress: 1s}", ""));
+    let mut connection = gateway.connect();
+    connection.send(Call::talk("hi").bytes());
+    upstream.wait_for_requests(1);
+    drop(connection);
+    assert!(upstream.open_falls_to(0, SOON));
+    gateway.talk("hi").refused(504, "upstream_timeout");
     assert!(upstream.open_falls_to(0, SOON));
 }
 

@@ -223,6 +223,19 @@ fn every_broken_parameter_has_its_code_and_others_are_ignored() {
 }
 
 #[test]
+fn a_query_string_that_can_not_be_read_is_refused_and_not_fatal() {
+    let gateway = Gateway::start(AGENT);
+    for query in
+        ["?since=%ff", "?session_id=%ff%fe%fd%fc%ff%fe%fd%fc%ff%fe%fd%fc%ff%fe%fd%fc", "?limit=%00", "?since=1%"]
+    {
+        let answer = gateway.get(&format!("/news{query}"));
+        assert_eq!(answer.status, 400, "{query}: {}", answer.text());
+        assert_eq!(answer.json()["items"], json!([]), "{query}");
+    }
+    gateway.get("/news?&&=&a").ok();
+}
+
+#[test]
 fn items_of_a_query_are_found_by_any_name_it_has() {
     let gateway = Gateway::start(AGENT);
     gateway.post("/news", &json!({"type": "t", "message": "by id", "query_id": "q1"})).ok();

@@ -1,14 +1,10 @@
-//! Bytes that only pass: large bodies in flat memory, HTTP/2 on either side, connections that went stale.
+//! Bytes that only pass: large bodies in flat memory, early answers, connections that went stale.
 
 use std::io::{Read, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bytes::Bytes;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::runtime::Runtime;
-
-use crate::support::{Call, Gate, Gateway, PATIENCE, Upstream, chatting, delta, end, passing};
+use crate::support::{Call, Gate, Gateway, Upstream, chatting, delta, end, passing};
 
 /// Bytes of a large body: 256 MiB, or 1 GiB where `RESTAP_TEST_LARGE=1`.
 fn large() -> u64 {
@@ -217,92 +213,6 @@ fn a_post_that_may_have_been_seen_is_not_sent_again() {
     assert_eq!(gateway.call(&post).text(), "ok");
     gateway.call(&post).refused(502, "upstream_error");
     assert_eq!(upstream.requests().len(), 2);
-}
-
-/// A client of HTTP/2 with prior knowledge: status, headers and body of one request.
-async fn over_http2(gateway: &Gateway, request: http::Request<()>, body: &'static [u8]) -> http::Response<Vec<u8>> {
-    let socket = TcpStream::connect(gateway.address()).await.unwrap();
-    let (mut client, connection) = h2::client::handshake(socket).await.unwrap();
-    let driving = tokio::spawn(connection);
-    let (response, mut sending) = client.send_request(request, body.is_empty()).unwrap();
-    if !body.is_empty() {
-        sending.send_data(Bytes::from_static(body), true).unwrap();
-    }
-    let (head, mut stream) = response.await.unwrap().into_parts();
-    let mut whole = Vec::new();
-    while let Some(part) = stream.data().await {
-        let part = part.unwrap();
-        stream.flow_control().release_capacity(part.len()).unwrap();
-        whole.extend_from_slice(&part);
-    }
-    driving.abort();
-    http::Response::from_parts(head, whole)
-}
-
-fn within<T>(work: impl Future<Output = T>) -> T {
-    Runtime::new().unwrap().block_on(async { tokio::time::timeout(PATIENCE, work).await.unwrap() })
-}
-
-#[test]
-fn a_caller_may_speak_http2_without_tls() {
-    let upstream = Upstream::start(|exchange| match exchange.request.method.as_str() {
-        "GET" => exchange.answer("200 OK", "Content-Type: text/plain\r\nConnection: keep-alive", b"passed"),
-        _ => exchange.stream(&(delta("Hi") + &end("stop"))),
-    });
-    let file = format!(
-        "{}  upstream: {}\n  capabilities: [{{id: any, method: GET, endpoint: '/any/{{*path}}'}}]\n",
-        chatting(&upstream.url()),
-        upstream.url()
-    );
-    let gateway = Gateway::start(&file);
-    let request = |method: &str, path: &str| {
-        http::Request::builder().method(method).uri(format!("http://{}{path}", gateway.address()))
-    };
-    within(async {
-        let catalog = over_http2(&gateway, request("GET", "/.well-known/restap.json").body(()).unwrap(), b"").await;
-        assert_eq!((catalog.status().as_u16(), catalog.version()), (200, http::Version::HTTP_2));
-        let passed = over_http2(&gateway, request("GET", "/any/thing?x=1").body(()).unwrap(), b"").await;
-        assert_eq!((passed.status().as_u16(), passed.body().as_slice()), (200, b"passed".as_slice()));
-        let talk =
-            request("POST", "/talk").header("content-type", "application/json").header("accept", "text/event-stream");
-        let stream = over_http2(&gateway, talk.body(()).unwrap(), b"{\"message\": \"hi\"}").await;
-        assert_eq!(stream.headers().get("connection"), None, "HTTP/2 has no such header");
-        let text = String::from_utf8(stream.into_body()).unwrap();
-        assert_eq!(crate::support::Events::parse(&text).text(), "Hi");
-        let refused = over_http2(&gateway, request("GET", "/nothing").body(()).unwrap(), b"").await;
-        assert_eq!(refused.status().as_u16(), 404);
-    });
-    assert_eq!(upstream.requests()[0].target, "/any/thing?x=1");
-}
-
-#[test]
-fn a_service_may_speak_http2_without_tls() {
-    let runtime = Runtime::new().unwrap();
-    let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
-    let address = listener.local_addr().unwrap();
-    runtime.spawn(async move {
-        while let Ok((socket, _)) = listener.accept().await {
-            tokio::spawn(async move {
-                let mut connection = h2::server::handshake(socket).await.unwrap();
-                while let Some(Ok((request, mut respond))) = connection.accept().await {
-                    let talks = request.uri().path().ends_with("/chat/completions");
-                    let body =
-                        if talks { delta("over h2") + &end("stop") } else { "h2 ".to_owned() + request.uri().path() };
-                    let media_type = if talks { "text/event-stream" } else { "text/plain" };
-                    let head = http::Response::builder().header("content-type", media_type).body(()).unwrap();
-                    respond.send_response(head, false).unwrap().send_data(body.into(), true).unwrap();
-                }
-            });
-        }
-    });
-    let gateway = Gateway::start(&format!(
-        "upstreams: {{two: {{url: 'http://{address}', http: '2'}}}}\n\
-         agent: {{name: T, upstream: two, talk: {{upstream: two, dialect: openai-chat, model: m}}, \
-         capabilities: [{{id: a, method: GET, endpoint: '/x/{{y}}'}}]}}\n"
-    ));
-    assert_eq!(gateway.get("/x/1").text(), "h2 /x/1");
-    assert_eq!(gateway.stream("hi").events().text(), "over h2");
-    assert_eq!(gateway.talk("hi").ok()["reply"], "over h2");
 }
 
 #[test]

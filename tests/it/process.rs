@@ -301,3 +301,26 @@ fn serve_needs_no_file_where_options_say_enough() {
     assert_eq!(gateway.talk("hi").ok()["reply"], "Hi");
     assert_eq!(upstream.last().json()["model"], "tiny");
 }
+
+#[test]
+fn calls_and_bodies_that_outlive_their_patience_do_not_hold_up_the_end() {
+    let upstream = Upstream::start(|exchange| {
+        exchange.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n");
+        exchange.wait_until_left();
+    });
+    let mut gateway = Gateway::start(&format!("limits: {{shutdown: 200ms}}\n{}", passing(&upstream)));
+    let mut passed = gateway.connect();
+    passed.send(Call::get("/x").bytes());
+    assert_eq!(passed.head().status, 200);
+    assert_eq!(passed.chunk().unwrap(), b"hello");
+    let mut half_a_body = gateway.connect();
+    let post = Call::new("POST", "/news").header("Content-Type", "application/json").header("Content-Length", "9");
+    half_a_body.send(post.bytes());
+    let mut half_a_head = gateway.connect();
+    half_a_head.send("GET / HTTP/1.1\r\nHost: a");
+    gateway.signal(Signal::TERM);
+    let began = Instant::now();
+    assert_eq!(gateway.exited().code(), Some(0));
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    assert!(passed.try_chunk().is_err(), "half an answer must not look whole");
+}

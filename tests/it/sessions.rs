@@ -277,8 +277,9 @@ fn session_ids_reach_neither_an_upstream_nor_a_log_nor_an_error_nor_a_metric() {
     let (_, metrics) = gateway.admin("/metrics");
     let seen: Vec<String> = upstream.requests().iter().map(super::support::Request::text).collect();
     assert!(seen.len() >= 5);
+    // Every request has its line before the log is searched.
+    gateway.wait_for_lines(" id=", 11);
     let logs = gateway.logs();
-    assert!(logs.lines().count() > 10, "{logs}");
     for id in ids.into_iter().chain([minted.as_str()]) {
         assert!(!logs.contains(id), "{id} is in the log: {logs}");
         assert!(!metrics.contains(id));
@@ -303,4 +304,58 @@ fn news_of_a_session_reach_its_next_turn_once_and_guarded() {
     assert!(!note.contains("for nobody"));
     say(&gateway, A, "and now?").ok();
     assert!(!upstream.last().text().contains("[END OF NEWS]"), "news come once");
+}
+
+#[test]
+fn turns_of_one_session_never_interleave_across_two_processes() {
+    let running = Arc::new(AtomicUsize::new(0));
+    let upstream = Upstream::start(move |exchange| {
+        assert_eq!(running.fetch_add(1, Ordering::SeqCst), 0, "two turns of one session at once");
+        exchange.open_stream();
+        exchange.send(delta("a"));
+        running.fetch_sub(1, Ordering::SeqCst);
+        exchange.send(end("stop"));
+    });
+    let file = format!("store: {{embedded: {{path: data}}}}\nadmin: off\n{}", chatting(&upstream.url()));
+    let first = Gateway::start(&file);
+    let second = Gateway::start_in(first.directory(), &file);
+    std::thread::scope(|scope| {
+        for gateway in [&first, &second] {
+            scope.spawn(move || {
+                for number in 0..3 {
+                    say(gateway, A, &format!("turn {number}")).ok();
+                }
+            });
+        }
+    });
+    let mut lengths: Vec<usize> =
+        upstream.requests().iter().map(|request| request.json()["messages"].as_array().unwrap().len()).collect();
+    assert!(lengths.is_sorted(), "each turn saw all that came before it: {lengths:?}");
+    lengths.dedup();
+    assert_eq!(lengths, [1, 3, 5, 7, 9, 11]);
+}
+
+#[test]
+fn a_turn_that_waits_is_told_when_the_process_stops() {
+    let gate = Gate::default();
+    let held = gate.clone();
+    let upstream = Upstream::start(move |exchange| {
+        held.wait();
+        exchange.stream(&(delta("ok") + &end("stop")));
+    });
+    let mut gateway = Gateway::start(&format!("limits: {{shutdown: 300ms}}\n{}", chatting(&upstream.url())));
+    let mut waiting: Vec<_> = (0..2)
+        .map(|_| {
+            let mut connection = gateway.connect();
+            connection.send(Call::talk("hi").session(A).bytes());
+            connection
+        })
+        .collect();
+    upstream.wait_for_requests(1);
+    gateway.signal(rustix::process::Signal::TERM);
+    for connection in &mut waiting {
+        connection.response(false).refused(503, "shutting_down");
+    }
+    assert_eq!(gateway.exited().code(), Some(0));
+    gate.open();
 }

@@ -422,7 +422,7 @@ pub(crate) async fn an_append_whose_caller_left_is_still_made(bench: Bench) {
     let feed = store.own();
     for _ in 0..10 {
         let mut append = Box::pin(store.try_post(feed, "x"));
-        let _ = futures_poll_once(&mut append).await;
+        let _ = poll_once(&mut append).await;
         drop(append);
     }
     store.post(feed, "x").await;
@@ -430,7 +430,7 @@ pub(crate) async fn an_append_whose_caller_left_is_still_made(bench: Bench) {
 }
 
 /// Lets a future begin.
-async fn futures_poll_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
+async fn poll_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
     std::future::poll_fn(|context| {
         std::task::Poll::Ready(match std::pin::Pin::new(&mut *future).poll(context) {
             std::task::Poll::Ready(output) => Some(output),
@@ -438,6 +438,16 @@ async fn futures_poll_once<F: Future + Unpin>(future: &mut F) -> Option<F::Outpu
         })
     })
     .await
+}
+
+pub(crate) async fn an_arrival_wakes_who_waits(bench: Bench) {
+    let store = bench.store();
+    let mut arrival = Box::pin(store.arrival(store.own()));
+    assert_eq!(poll_once(&mut arrival).await, None);
+    let missed = store.arrival(store.own());
+    store.post(store.own(), "x").await;
+    arrival.await;
+    missed.await;
 }
 
 pub(crate) async fn a_closed_store_is_unavailable(bench: Bench) {

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use rusqlite::{Connection, OptionalExtension as _, params};
 
+use super::database;
 use super::fault::{Failure, Fault};
 use crate::store::engine::{Bounds, Change, Committed};
 use crate::store::keys::AgentId;
@@ -67,8 +68,7 @@ impl<'a> Batch<'a> {
         upkeep: &'a mut Upkeep,
         now: u64,
     ) -> Result<Self, Fault> {
-        let bytes =
-            connection.prepare_cached("SELECT coalesce(sum(bytes), 0) FROM agent")?.query_row([], |row| row.get(0))?;
+        let bytes = database::item_bytes(connection)?;
         Ok(Self { connection, bounds, upkeep, now, agents: HashMap::new(), bytes, appended: 0, newest: 0 })
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, TransactionBehavior};
 
-use super::fault::Fault;
+use super::fault::{Fault, FaultKind};
 use crate::store::keys::{Hash, Keys};
 
 /// `application_id`, so that `file` and we know the database: "rgst".
@@ -16,6 +16,9 @@ const MIGRATIONS: &[&str] = &[include_str!("schema.sql")];
 
 /// How long a statement waits for another process.
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Free pages that are kept for what comes next.
+const FREE_PAGES: usize = 1024;
 
 /// Statements that stay compiled.
 const STATEMENTS: usize = 64;
@@ -34,17 +37,24 @@ pub(super) enum Role {
 pub(super) enum Unusable {
     #[error(transparent)]
     Fault(#[from] Fault),
-    #[error("it is the database of another program")]
+    #[error("it is the database of another program; move it away, or set store.embedded.path to another directory")]
     Foreign,
-    #[error("a newer version of restap-gateway has written it")]
+    #[error("a newer version of restap-gateway has written it; run that version, or move the data away")]
     Newer,
-    #[error("its key is another one")]
+    #[error("it was made with another key; use that one, or move the data away to begin anew")]
     OtherKey,
 }
 
 impl From<rusqlite::Error> for Unusable {
     fn from(error: rusqlite::Error) -> Self {
         Self::Fault(error.into())
+    }
+}
+
+impl Unusable {
+    /// Whether only the disk is full.
+    pub(super) fn for_want_of_room(&self) -> bool {
+        matches!(self, Self::Fault(fault) if fault.kind == FaultKind::Full)
     }
 }
 
@@ -63,7 +73,7 @@ pub(super) fn connect(path: &Path, role: Role) -> Result<Connection, Fault> {
     connection.execute_batch(match role {
         // The log is moved by a reader, early and in passing; the writer's own limit is for when that is stuck.
         Role::Writer => {
-            "PRAGMA synchronous = FULL; PRAGMA cache_size = -4000; PRAGMA wal_autocheckpoint = 4000;
+            "PRAGMA synchronous = FULL; PRAGMA cache_size = -4000; PRAGMA wal_autocheckpoint = 2000;
              PRAGMA journal_size_limit = 67108864;"
         }
         Role::Reader => {
@@ -97,6 +107,23 @@ pub(super) fn migrate(connection: &mut Connection, keys: &Keys) -> Result<(), Un
     let key: Option<Hash> =
         connection.query_row("SELECT value FROM meta WHERE name = 'key'", [], |row| row.get(0)).optional()?;
     if key == Some(keys.fingerprint()) { Ok(()) } else { Err(Unusable::OtherKey) }
+}
+
+/// Bytes of all items.
+pub(super) fn item_bytes(connection: &Connection) -> Result<u64, Fault> {
+    Ok(connection.prepare_cached("SELECT coalesce(sum(bytes), 0) FROM agent")?.query_row([], |row| row.get(0))?)
+}
+
+/// Gives up to so many pages that are free within the database back to the disk, once they are a good part of it.
+pub(super) fn shrink(connection: &Connection, pages: usize) -> Result<(), Fault> {
+    let number = |pragma| connection.pragma_query_value(None, pragma, |row| row.get::<_, usize>(0));
+    let (free, all) = (number("freelist_count")?, number("page_count")?);
+    if free > FREE_PAGES && free > all / 4 {
+        let mut vacuum = connection.prepare(&format!("PRAGMA incremental_vacuum({pages})"))?;
+        let mut freed = vacuum.query([])?;
+        while freed.next()?.is_some() {}
+    }
+    Ok(())
 }
 
 fn is_empty(connection: &Connection) -> Result<bool, Fault> {

@@ -3,10 +3,11 @@
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
+use super::checksum;
 use super::fault::{Failure, Fault};
 use super::feeds::Feed;
 use crate::store::StoreError;
-use crate::store::engine::{EnginePage, ItemPlace, PageRead, Position, RecordKind, StoredItem};
+use crate::store::engine::{EnginePage, ItemPlace, PageRead, Position, QueryAnswer, RecordKind, StoredItem};
 use crate::store::keys::{AgentId, QueryKey};
 
 /// Bytes of a page, which has at least one item. What lies beyond is `more`.
@@ -25,9 +26,9 @@ pub(super) fn page(connection: &Connection, read: &PageRead) -> Result<EnginePag
     let (feed, wanted) = match read.query {
         None => (asked, Wanted::All),
         Some(query) => match answer(connection, query, read.feed.agent)? {
-            Answer::Unknown => (asked, Wanted::Naming(query)),
-            Answer::Pending => return Ok(around),
-            Answer::At(place) => {
+            QueryAnswer::Unknown => (asked, Wanted::Naming(query)),
+            QueryAnswer::Nowhere => return Ok(around),
+            QueryAnswer::At(place) => {
                 let home = Feed::find(connection, place.feed)?;
                 home.as_ref().map(may_read).transpose()?;
                 (home, Wanted::At(place.timestamp))
@@ -101,7 +102,7 @@ fn items(
             break;
         }
         let timestamp = row.get(0)?;
-        if row.get::<_, i64>(2)? != checksum(feed.id, timestamp, json) {
+        if row.get::<_, i64>(2)? != checksum::of_item(feed.id, timestamp, json) {
             return Err(StoreError::Corrupt("a news item".into()).into());
         }
         let place = ItemPlace { feed: feed.hash, timestamp };
@@ -113,16 +114,7 @@ fn items(
     Ok((items, more))
 }
 
-/// Where the answer of a query stands.
-enum Answer {
-    /// It is no query that we started.
-    Unknown,
-    /// It still runs, or its answer was posted nowhere.
-    Pending,
-    At(ItemPlace),
-}
-
-fn answer(connection: &Connection, query: QueryKey, agent: AgentId) -> Result<Answer, Fault> {
+fn answer(connection: &Connection, query: QueryKey, agent: AgentId) -> Result<QueryAnswer, Fault> {
     let found = connection
         .prepare_cached(
             "SELECT item_feed, item_timestamp FROM record JOIN owner ON owner.id = record.owner
@@ -131,17 +123,8 @@ fn answer(connection: &Connection, query: QueryKey, agent: AgentId) -> Result<An
         .query_row(params![query.0, RecordKind::Query as u8, agent.0], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?;
     Ok(match found {
-        None => Answer::Unknown,
-        Some((Some(feed), Some(timestamp))) => Answer::At(ItemPlace { feed, timestamp }),
-        Some(_) => Answer::Pending,
+        None => QueryAnswer::Unknown,
+        Some((Some(feed), Some(timestamp))) => QueryAnswer::At(ItemPlace { feed, timestamp }),
+        Some(_) => QueryAnswer::Nowhere,
     })
-}
-
-/// Says whether an item is the one that was appended here.
-pub(super) fn checksum(feed: u64, timestamp: u64, json: &[u8]) -> i64 {
-    let mut hasher = blake3::Hasher::new();
-    hasher.update(&feed.to_le_bytes()).update(&timestamp.to_le_bytes()).update(json);
-    let mut sum = [0; 8];
-    hasher.finalize_xof().fill(&mut sum);
-    i64::from_le_bytes(sum)
 }

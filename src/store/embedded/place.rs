@@ -4,12 +4,17 @@ use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{Access, FallocateFlags};
 
 use crate::store::OpenError;
 use crate::store::keys::Keys;
 use crate::yaml::Secret;
 
-const DATABASE: &str = "store.db";
+pub(super) const DATABASE: &str = "store.db";
 const KEY: &str = "store.key";
 const RESERVE: &str = "store.reserve";
 
@@ -19,11 +24,15 @@ const SLOTS: [&str; 2] = ["store.1.lock", "store.2.lock"];
 /// Bytes of a slot's name of its holder.
 const HOLDER_BYTES: u64 = 256;
 
-/// Given back to a full disk, so that retention has room to work in.
-const RESERVE_BYTES: u64 = 8 << 20;
+/// How long another process may take to open the store, and how often it is asked.
+const LOCK_WAIT: Duration = Duration::from_secs(10);
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
-/// Free bytes from which there is a reserve.
-const RESERVE_ABOVE: u64 = 4 * RESERVE_BYTES;
+/// Given back to a full disk: the log fits into the database then, and retention has room to work in.
+const RESERVE_BYTES: u64 = 16 << 20;
+
+/// Free bytes without which a disk is full.
+const SPARE_BYTES: u64 = 4 << 20;
 
 /// A directory that is ours to use, until this is dropped or the process ends.
 #[derive(Debug)]
@@ -31,32 +40,34 @@ pub(super) struct Place {
     path: PathBuf,
     /// Locked as long as it is open.
     _slot: File,
+    had_reserve: AtomicBool,
 }
 
 impl Place {
     /// Makes the directory if it is not there, and refuses one where a store can't be safe or that is in use.
-    /// Also returns the key of gateway.yaml, else the one beside the data, else, for a new store, one made now.
-    pub(super) fn take(path: &Path, key: Option<&Secret>) -> Result<(Self, Keys), OpenError> {
+    pub(super) fn take(path: &Path) -> Result<Self, OpenError> {
         let refused = |source| OpenError::directory(path, source);
         DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(refused)?;
         let path = path.canonicalize().map_err(refused)?;
         if let Some(kind) = network_filesystem(&path).map_err(refused)? {
             return Err(OpenError::NetworkFilesystem { path, kind });
         }
-        // Two processes that start at once make one key and one database.
-        let _starting = lock(&path).map_err(refused)?;
-        let place = Self { _slot: slot(&path)?, path };
-        let keys = match key {
-            Some(secret) => Keys::parse(secret)?,
-            None => place.keys()?,
-        };
-        let database = place.database();
-        let is_new = !database.exists();
-        private().read(true).open(&database).map_err(|source| OpenError::directory(&database, source))?;
-        if is_new {
-            place.sync().map_err(refused)?;
+        Ok(Self { _slot: slot(&path)?, path, had_reserve: AtomicBool::new(false) })
+    }
+
+    /// Makes the steps of opening those of one process at a time: two that start at once make one key and one
+    /// database. It ends when the lock is dropped.
+    pub(super) fn lock(&self) -> Result<File, OpenError> {
+        let refused = |source| OpenError::directory(&self.path, source);
+        let directory = File::open(&self.path).map_err(refused)?;
+        let begun = Instant::now();
+        loop {
+            match directory.try_lock() {
+                Ok(()) => return Ok(directory),
+                Err(TryLockError::WouldBlock) if begun.elapsed() < LOCK_WAIT => thread::sleep(LOCK_PAUSE),
+                Err(error) => return Err(refused(error.into())),
+            }
         }
-        Ok((place, keys))
     }
 
     /// Where the database is.
@@ -64,7 +75,26 @@ impl Place {
         self.path.join(DATABASE)
     }
 
-    fn keys(&self) -> Result<Keys, OpenError> {
+    /// Makes the database's file if it is not there, and sees that it may be used. One that is there is not opened:
+    /// closing it again would end the locks that SQLite has on it in this process.
+    pub(super) fn prepare_database(&self) -> Result<PathBuf, OpenError> {
+        let path = self.database();
+        let prepared = match private().create_new(true).open(&path) {
+            Ok(_) => self.sync(),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                rustix::fs::access(&path, Access::READ_OK | Access::WRITE_OK).map_err(Into::into)
+            }
+            Err(error) => Err(error),
+        };
+        prepared.map_err(|source| OpenError::directory(&path, source))?;
+        Ok(path)
+    }
+
+    /// The key of gateway.yaml, else the one beside the data, else, for a store that is new, one that is made now.
+    pub(super) fn keys(&self, key: Option<&Secret>) -> Result<Keys, OpenError> {
+        if let Some(key) = key {
+            return Ok(Keys::parse(key)?);
+        }
         let path = self.path.join(KEY);
         match fs::read_to_string(&path) {
             Ok(text) => Keys::parse(&Secret::new(text)).map_err(|source| OpenError::KeyFile { path, source }),
@@ -92,36 +122,31 @@ impl Place {
         File::open(&self.path)?.sync_all()
     }
 
-    /// Keeps some bytes of the disk back, unless it is nearly full.
-    pub(super) fn take_reserve(&self) -> io::Result<()> {
-        if free_bytes(&self.path)? < RESERVE_ABOVE { Ok(()) } else { self.take_back_reserve() }
-    }
-
-    /// Keeps some bytes of the disk back, if they are there at all.
-    pub(super) fn take_back_reserve(&self) -> io::Result<()> {
+    /// Keeps some bytes of the disk back; false if there is no room for that. On a disk so small that there never was
+    /// a reserve, room for a few changes is enough.
+    pub(super) fn take_reserve(&self) -> io::Result<bool> {
         let path = self.path.join(RESERVE);
         if path.exists() {
-            return Ok(());
+            return Ok(true);
+        }
+        let free = free_bytes(&self.path)?;
+        if free < RESERVE_BYTES + SPARE_BYTES {
+            return Ok(free >= SPARE_BYTES && !self.had_reserve.load(Ordering::Relaxed));
         }
         let file = private().open(&path)?;
-        match rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, RESERVE_BYTES) {
-            // A file with holes would reserve nothing, so where blocks can't be had ahead there is no reserve.
-            Err(_) => fs::remove_file(&path),
-            Ok(()) => Ok(()),
+        // A file with holes would reserve nothing, so where blocks can't be had ahead there is no reserve.
+        if rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, RESERVE_BYTES).is_err() {
+            fs::remove_file(&path)?;
         }
+        Ok(true)
     }
 
     /// Gives the kept bytes back to the disk, if there are any.
     pub(super) fn give_reserve(&self) {
-        let _ = fs::remove_file(self.path.join(RESERVE));
+        if fs::remove_file(self.path.join(RESERVE)).is_ok() {
+            self.had_reserve.store(true, Ordering::Relaxed);
+        }
     }
-}
-
-/// Makes the steps of opening those of one process at a time.
-fn lock(path: &Path) -> io::Result<File> {
-    let directory = File::open(path)?;
-    directory.lock()?;
-    Ok(directory)
 }
 
 /// Takes one of the slots; an error names who has them.
@@ -133,14 +158,14 @@ fn slot(path: &Path) -> Result<File, OpenError> {
         let mut file = private().read(true).open(&slot).map_err(refused)?;
         match file.try_lock() {
             Ok(()) => {
-                file.set_len(0).map_err(refused)?;
-                write!(file, "{} (pid {})", program(), std::process::id()).map_err(refused)?;
+                // On a full disk the slot is taken without a name.
+                let _ = file.set_len(0).and_then(|()| write!(file, "{} (pid {})", program(), std::process::id()));
                 return Ok(file);
             }
             Err(TryLockError::WouldBlock) => {
                 let mut holder = String::new();
                 file.take(HOLDER_BYTES).read_to_string(&mut holder).map_err(refused)?;
-                holders.push(holder);
+                holders.push(if holder.is_empty() { "another process".to_owned() } else { holder });
             }
             Err(TryLockError::Error(source)) => return Err(refused(source)),
         }

@@ -2,17 +2,16 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use rusqlite::Connection;
 use rusqlite::wal::CheckpointMode;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
-use super::STACK_BYTES;
 use super::database::{self, Role};
 use super::fault::{Failure, Fault, FaultKind};
+use super::queue::{self, Queue};
 use crate::store::StoreError;
 
 /// Threads: one reads while another one moves the log.
@@ -21,16 +20,13 @@ const THREADS: usize = 2;
 /// Reads that wait; more are refused at once.
 const QUEUE: usize = 4096;
 
-/// How long a caller waits.
-const DEADLINE: Duration = Duration::from_secs(5);
-
 /// The handle of the threads.
 pub(super) struct Readers {
-    queue: Mutex<Option<SyncSender<Read>>>,
-    /// Ends when the last thread has.
-    threads: tokio::sync::Mutex<mpsc::Receiver<()>>,
+    queue: Queue<Read>,
     log: Arc<Log>,
 }
+
+type Read = Box<dyn FnOnce(&mut Reader) + Send>;
 
 /// How far moving the log is.
 #[derive(Default)]
@@ -39,26 +35,21 @@ struct Log {
     fault: Mutex<Option<Fault>>,
 }
 
-type Read = Box<dyn FnOnce(&mut Reader) + Send>;
-
 impl Readers {
     /// Starts the threads. Each opens its connection when it is first needed.
     pub(super) fn start(path: &Path) -> std::io::Result<Self> {
-        let (queue, reads) = sync_channel::<Read>(QUEUE);
+        let (queue, reads, alive) = Queue::new(QUEUE);
         let reads = Arc::new(Mutex::new(reads));
-        let (alive, threads) = mpsc::channel(1);
         for _ in 0..THREADS {
-            let (reads, alive) = (reads.clone(), alive.clone());
-            let mut reader = Reader { path: path.to_owned(), connection: None };
-            let thread = std::thread::Builder::new().name("store-reader".into()).stack_size(STACK_BYTES);
-            thread.spawn(move || {
+            let (reads, mut reader) =
+                (reads.clone(), Reader { path: path.to_owned(), connection: None, failed: false });
+            queue::spawn("store-reader", alive.clone(), move || {
                 while let Some(read) = next(&reads) {
                     read(&mut reader);
                 }
-                drop((reader, alive));
             })?;
         }
-        Ok(Self { queue: Mutex::new(Some(queue)), threads: tokio::sync::Mutex::new(threads), log: Arc::default() })
+        Ok(Self { queue, log: Arc::default() })
     }
 
     /// Reads in one snapshot.
@@ -67,20 +58,13 @@ impl Readers {
         act: impl FnOnce(&Connection) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (reply, answer) = oneshot::channel();
-        let read = Box::new(move |reader: &mut Reader| {
+        self.queue.submit(Box::new(move |reader| {
             // Nobody waits for it any more.
             if !reply.is_closed() {
                 let _ = reply.send(reader.read(act).map_err(Failure::into_error));
             }
-        });
-        if !self.submit(read) {
-            return Err(StoreError::Unavailable("too much waits to be read, or it is closed"));
-        }
-        match tokio::time::timeout(DEADLINE, answer).await {
-            Ok(Ok(result)) => result,
-            Ok(Err(_)) => Err(StoreError::Unavailable("it is closed")),
-            Err(_) => Err(StoreError::Unavailable("the disk is too slow")),
-        }
+        }))?;
+        queue::answer(answer).await
     }
 
     /// Has the log moved into the database as far as nobody reads it; false if that can't be begun now.
@@ -89,15 +73,15 @@ impl Readers {
             return false;
         }
         let log = self.log.clone();
-        let begun = self.submit(Box::new(move |reader| {
+        let begun = self.queue.submit(Box::new(move |reader| {
             let fault = reader.move_log().err().filter(|fault| fault.kind != FaultKind::Busy);
             *log.fault.lock().unwrap_or_else(PoisonError::into_inner) = fault;
             log.moving.store(false, Ordering::Release);
         }));
-        if !begun {
+        if begun.is_err() {
             self.log.moving.store(false, Ordering::Release);
         }
-        begun
+        begun.is_ok()
     }
 
     /// Why the log could not be moved, told once.
@@ -107,13 +91,7 @@ impl Readers {
 
     /// Takes no more reads, and waits for those that were taken.
     pub(super) async fn close(&self) {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner).take();
-        self.threads.lock().await.recv().await;
-    }
-
-    fn submit(&self, read: Read) -> bool {
-        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        queue.as_ref().is_some_and(|queue| queue.try_send(read).is_ok())
+        self.queue.close().await;
     }
 }
 
@@ -126,6 +104,7 @@ fn next(reads: &Mutex<Receiver<Read>>) -> Option<Read> {
 struct Reader {
     path: PathBuf,
     connection: Option<Connection>,
+    failed: bool,
 }
 
 impl Reader {
@@ -133,11 +112,15 @@ impl Reader {
         let transaction = self.connection()?.unchecked_transaction()?;
         let result = act(&transaction);
         drop(transaction);
-        if let Err(Failure::Broken(fault)) = &result
-            && fault.kind != FaultKind::Busy
-        {
-            tracing::error!("the store can't be read: {fault}");
-            self.connection = None;
+        match &result {
+            Err(Failure::Broken(fault)) if fault.kind != FaultKind::Busy => {
+                self.connection = None;
+                // Said once: whoever polls would say it again and again.
+                if !std::mem::replace(&mut self.failed, true) {
+                    tracing::error!("the store can't be read: {fault}");
+                }
+            }
+            _ => self.failed = false,
         }
         result
     }

@@ -6,8 +6,8 @@ use rusqlite::Connection;
 
 use super::batch::{Batch, Upkeep};
 use super::fault::Fault;
-use super::feeds::{self, Feed};
-use super::records;
+use super::feeds::Feed;
+use super::{records, retention};
 use crate::store::engine::Bounds;
 
 /// How long a slice may hold up those who write.
@@ -57,13 +57,13 @@ impl Sweep {
         now: u64,
     ) -> Result<Due, Fault> {
         if self.cursor == 0 {
-            feeds::dropped(connection, FEEDS)?.into_iter().for_each(|feed| upkeep.litter(feed));
+            retention::dropped(connection, FEEDS)?.into_iter().for_each(|feed| upkeep.litter(feed));
         }
         let next = Feed::after(connection, self.cursor, FEEDS)?;
         self.cursor = next.last().filter(|_| next.len() == FEEDS).map_or(0, |feed| feed.id);
         let mut due = Vec::new();
         for feed in &next {
-            if feeds::has_litter(connection, feed)? {
+            if retention::has_litter(connection, feed)? {
                 upkeep.litter(feed.id);
             }
             if feed.is_over(bounds.retention(feed.agent), now) || is_idle(feed, bounds, now) {

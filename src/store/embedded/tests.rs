@@ -211,6 +211,44 @@ async fn reading_never_writes() {
     assert_ne!(version(), before, "the test would notice");
 }
 
+#[tokio::test]
+async fn a_copy_of_a_store_in_use_is_a_store() {
+    let (directory, path) = used().await;
+    let store = serve(&path).unwrap();
+    post(&store, own(&store), "live").await.unwrap();
+    let copy = directory.path().join("copy");
+    fs::create_dir(&copy).unwrap();
+    backup(&path, &copy.join("store.db")).unwrap();
+    fs::copy(path.join("store.key"), copy.join("store.key")).unwrap();
+    post(&store, own(&store), "later").await.unwrap();
+    assert_eq!(check(&copy).unwrap(), Vec::<String>::new());
+    let copied = serve(&copy).unwrap();
+    let items = read(&copied, own(&copied), Since::Newest).await.unwrap();
+    assert_eq!(items.iter().map(|(message, _)| message.as_str()).collect::<Vec<_>>(), ["kept", "live"]);
+    assert_eq!(fs::metadata(copy.join("store.db")).unwrap().permissions().mode() & 0o777, 0o600);
+    let refused = backup(&path, &copy.join("store.db")).unwrap_err().to_string();
+    assert!(refused.contains("store.db can't be written: File exists"), "{refused}");
+    assert!(matches!(check(directory.path()), Err(InspectError::Missing(_))));
+}
+
+#[tokio::test]
+async fn a_check_finds_what_was_changed() {
+    let (_directory, path) = used().await;
+    let store = serve(&path).unwrap();
+    store.start_query(&Query::new("query".into(), store.keys().agent("a"))).await.unwrap();
+    assert_eq!(check(&path).unwrap(), Vec::<String>::new());
+    let change = |sql| Connection::open(path.join("store.db")).unwrap().execute_batch(sql).unwrap();
+    change("UPDATE item SET json = x'7b7d'; UPDATE record SET version = 9; UPDATE feed SET last = 1");
+    assert_eq!(
+        check(&path).unwrap(),
+        [
+            "1 news items are not what was written",
+            "1 records are not what was written",
+            "1 feeds have items above their last timestamp"
+        ]
+    );
+}
+
 /// Sweeps until nothing is left to do.
 fn sweep(path: &Path, bounds: &Bounds, now: u64) {
     let mut connection = database::connect(&path.join("store.db"), Role::Writer).unwrap();
@@ -309,7 +347,6 @@ async fn a_full_disk_refuses_items_and_keeps_reading_and_recovers() {
     let health = store.health().await;
     assert!(health.readable && !health.writable);
     assert!(health.problem.unwrap().contains("disk is full"));
-    assert!(directory.path().join("store.reserve").exists(), "what did not help is kept for the next time");
 
     let retention = Retention { items: 10, ..Retention::default() };
     store.configure(&[("a", NewsSettings { retention, ..NewsSettings::default() })]);
@@ -327,6 +364,35 @@ async fn wait_until(mut done: impl AsyncFnMut() -> bool) {
 }
 
 #[tokio::test]
+async fn what_retention_has_freed_is_given_back_to_the_disk() {
+    let (_directory, path) = used().await;
+    let store = serve(&path).unwrap();
+    for _ in 0..20 {
+        post(&store, own(&store), &"x".repeat(300_000)).await.unwrap();
+    }
+    store.close().await;
+    let connection = database::connect(&path.join("store.db"), Role::Writer).unwrap();
+    let pages = || connection.query_row("PRAGMA page_count", [], |row| row.get::<_, usize>(0)).unwrap();
+    let before = pages();
+    database::shrink(&connection, 100).unwrap();
+    assert_eq!(pages(), before, "nothing is free");
+    connection.execute_batch("DELETE FROM item").unwrap();
+    database::shrink(&connection, 100).unwrap();
+    assert_eq!(pages(), before - 100);
+}
+
+#[test]
+fn two_that_start_at_once_make_one_store() {
+    let directory = tempfile::tempdir().unwrap();
+    let stores = std::thread::scope(|scope| {
+        let starts = [(); 2].map(|()| scope.spawn(|| serve(&directory.path().join("data")).unwrap()));
+        starts.map(|start| start.join().unwrap())
+    });
+    let [one, two] = stores.map(|store| own(&store));
+    assert_eq!(one, two);
+}
+
+#[tokio::test]
 async fn a_full_queue_refuses_at_once_and_what_was_taken_is_written() {
     let (_directory, path) = used().await;
     let store = serve(&path).unwrap();
@@ -340,7 +406,7 @@ async fn a_full_queue_refuses_at_once_and_what_was_taken_is_written() {
         posts.spawn(async move { post(&store, feed, "x").await });
     }
     let refused = posts.join_next().await.unwrap().unwrap();
-    assert_eq!(refused, Err(StoreError::Unavailable("too much waits to be written")));
+    assert_eq!(refused, Err(queue::OVERLOADED));
     other.execute_batch("ROLLBACK").unwrap();
     let taken = posts.join_all().await.into_iter().flatten().count();
     let mut stored = 0;

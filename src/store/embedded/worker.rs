@@ -30,8 +30,11 @@ const TICK: Duration = Duration::from_secs(1);
 /// How long retention may work to make room on a full disk.
 const RELIEF: Duration = Duration::from_millis(200);
 
-/// Free pages of the database that are worth another try.
-const ROOM_PAGES: u64 = 64;
+/// Pages free within the database that are worth a try: a batch of small changes fits.
+const ROOM_PAGES: usize = 64;
+
+/// Pages that are given back to the disk in one tick.
+const SHRINK_PAGES: usize = 256;
 
 /// After a second fault in a row the disk is left alone for a second, then for twice as long each time up to this.
 const PAUSE_MAX: Duration = Duration::from_secs(32);
@@ -58,8 +61,9 @@ pub(super) struct Worker {
     faults: u32,
     /// Until when changes are refused without a try, and how.
     paused: Option<(Instant, StoreError)>,
-    /// When room was last made on a full disk.
-    relieved: Option<Instant>,
+    /// The disk was full and the reserve is not back: changes may use what is free within the database, and leave
+    /// what is free on the disk to the log and to retention.
+    cramped: bool,
     /// Bytes of log since it was moved, estimated.
     log_bytes: usize,
     log_to_empty: bool,
@@ -85,7 +89,7 @@ impl Worker {
             sweep: Sweep::default(),
             faults: 0,
             paused: None,
-            relieved: None,
+            cramped: false,
             log_bytes: 0,
             log_to_empty: false,
         }
@@ -106,7 +110,7 @@ impl Worker {
                 Err(RecvTimeoutError::Disconnected) => return,
             };
             if idle || Instant::now() >= tick {
-                self.keep_up();
+                self.keep_up(idle);
                 tick = Instant::now() + TICK;
             }
             self.move_log(idle);
@@ -127,6 +131,9 @@ impl Worker {
         {
             return Err(error.clone());
         }
+        if self.cramped && !self.has_room() {
+            return Err(StoreError::Full);
+        }
         let durable = jobs.iter().any(|job| job.durable());
         let mut run = |batch: &mut Batch<'_>| {
             jobs.iter_mut().try_for_each(|job| job.run(batch))?;
@@ -134,7 +141,7 @@ impl Worker {
             batch.remove(2 * batch.appended).map(drop)
         };
         let mut outcome = self.transact(durable, &mut run);
-        if outcome.as_ref().is_err_and(|fault| fault.kind == FaultKind::Full) && self.relieve() {
+        if outcome.as_ref().is_err_and(|fault| fault.kind == FaultKind::Full) && !self.cramped && self.relieve() {
             outcome = self.transact(durable, &mut run);
         }
         outcome.map_err(|fault| self.note(&fault))
@@ -147,42 +154,48 @@ impl Worker {
         durable: bool,
         mut act: impl FnMut(&mut Batch<'_>) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
-        let connection = match self.connection.take() {
-            Some(connection) => connection,
-            None => self.reopen()?,
-        };
-        let connection = self.connection.insert(connection);
-        let synchronous = if durable { "PRAGMA synchronous = FULL" } else { "PRAGMA synchronous = NORMAL" };
-        connection.execute_batch(synchronous)?;
-        let changes = connection.total_changes();
-        let transaction = Transaction::new(connection, TransactionBehavior::Immediate)?;
-        let mut batch = Batch::new(&transaction, &self.bounds, &mut self.upkeep, self.clock.unix_ms())?;
-        act(&mut batch)?;
-        let outcome = batch.finish()?;
-        transaction.commit()?;
-        self.log_bytes += LOG_BYTES_CHANGE * (connection.total_changes() - changes) as usize;
-        (self.faults, self.paused) = (0, None);
-        self.status.record(outcome.bytes, outcome.newest);
-        Ok(())
+        self.with_connection(|worker, connection| {
+            let synchronous = if durable { "PRAGMA synchronous = FULL" } else { "PRAGMA synchronous = NORMAL" };
+            connection.execute_batch(synchronous)?;
+            let changes = connection.total_changes();
+            let transaction = Transaction::new(connection, TransactionBehavior::Immediate)?;
+            let now = worker.clock.unix_ms();
+            let mut batch = Batch::new(&transaction, &worker.bounds, &mut worker.upkeep, now)?;
+            act(&mut batch)?;
+            let outcome = batch.finish()?;
+            transaction.commit()?;
+            worker.log_bytes += LOG_BYTES_CHANGE * (connection.total_changes() - changes) as usize;
+            worker.status.record(outcome.bytes, outcome.newest);
+            (worker.faults, worker.paused) = (0, None);
+            Ok(())
+        })
     }
 
-    /// Opens the database again after a fault of the disk. What the kernel failed to write once it may report as
+    /// After a fault of the disk the database is opened again. What the kernel failed to write once it may report as
     /// written the next time, so nothing is added to the old log: it is moved into the database as a whole, and a
     /// new one begins.
-    fn reopen(&self) -> Result<Connection, Fault> {
-        let connection = database::connect(&self.place.database(), Role::Writer)?;
-        connection.wal_checkpoint_v2(None::<&str>, CheckpointMode::RESTART)?;
-        Ok(connection)
+    fn with_connection<T>(
+        &mut self,
+        act: impl FnOnce(&mut Self, &mut Connection) -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
+        let mut connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => database::connect(&self.place.database(), Role::Writer)
+                .and_then(|connection| begin_log(&connection).map(|()| connection))?,
+        };
+        let result = act(self, &mut connection);
+        self.connection = Some(connection);
+        result
     }
 
     /// Takes note of a fault, and says what callers get.
     fn note(&mut self, fault: &Fault) -> StoreError {
         let error = fault.to_error();
         // What was remembered may come from the transaction that failed.
-        self.upkeep = Upkeep::default();
+        (self.upkeep, self.sweep) = Default::default();
         match fault.kind {
             FaultKind::Busy => return error,
-            FaultKind::Full => {}
+            FaultKind::Full => self.cramped = true,
             FaultKind::Damaged | FaultKind::Disk => {
                 self.connection = None;
                 self.faults += 1;
@@ -196,61 +209,66 @@ impl Worker {
         error
     }
 
-    /// Makes room on a full disk: with the reserve given up the log fits into the database and retention can work.
-    /// True if that has left room for changes; else the reserve is kept for the next time. A disk that stays full is
-    /// not asked more than once a tick.
+    /// Makes room on a full disk: with the reserve given up the log fits into the database, and retention has room to
+    /// work in. True if changes can be made again.
     fn relieve(&mut self) -> bool {
-        if self.relieved.is_some_and(|relieved| relieved.elapsed() < TICK) {
-            return false;
-        }
-        self.relieved = Some(Instant::now());
+        self.cramped = true;
         self.place.give_reserve();
         let begun = Instant::now();
-        let room = self.make_room(|| begun.elapsed() < RELIEF).unwrap_or(0);
-        if room < ROOM_PAGES {
-            // Where there is no room even for the reserve there is none; the next tick tries again.
-            let _ = self.place.take_back_reserve();
+        let mut relieved =
+            self.with_connection(|_, connection| begin_log(connection)).and_then(|()| self.sweep_slice());
+        while relieved.is_ok() && self.sweep.is_pending() && begun.elapsed() < RELIEF {
+            relieved = self.sweep_slice();
         }
-        room >= ROOM_PAGES
+        self.cramped = !self.place.take_reserve().unwrap_or(false);
+        match relieved {
+            Ok(()) => !self.cramped || self.has_room(),
+            Err(fault) => {
+                self.note(&fault);
+                false
+            }
+        }
     }
 
-    /// Pages that are free within the database, after retention has worked for a while.
-    fn make_room(&mut self, in_time: impl Fn() -> bool) -> Result<u64, Fault> {
-        let Some(connection) = &self.connection else { return Ok(0) };
-        connection.wal_checkpoint_v2(None::<&str>, CheckpointMode::RESTART)?;
-        self.sweep = Sweep::default();
-        self.sweep_slice()?;
-        while in_time() && self.sweep.is_pending() {
-            self.sweep_slice()?;
-        }
-        let Some(connection) = &self.connection else { return Ok(0) };
-        Ok(connection.pragma_query_value(None, "freelist_count", |row| row.get(0))?)
+    /// Whether changes fit into pages that are free within the database.
+    fn has_room(&self) -> bool {
+        let free = |connection: &Connection| connection.pragma_query_value(None, "freelist_count", |row| row.get(0));
+        self.connection
+            .as_ref()
+            .is_some_and(|connection| free(connection).is_ok_and(|pages: usize| pages >= ROOM_PAGES))
     }
 
     /// Does a slice of what is always to be done.
-    fn keep_up(&mut self) {
+    fn keep_up(&mut self, idle: bool) {
         if self.paused.as_ref().is_some_and(|(until, _)| Instant::now() < *until) {
             return;
         }
-        let recovering = self.status.has_failed();
-        let kept = if recovering { self.transact(true, probe) } else { Ok(()) };
-        match kept.and_then(|()| self.sweep_slice()) {
-            Ok(()) if recovering => {
-                let _ = self.place.take_reserve();
-                self.status.recover();
-            }
+        let failed = self.status.has_failed();
+        let kept = match (failed, self.cramped) {
+            (_, true) if !self.relieve() => return,
+            (true, _) => self.transact(true, probe),
+            _ => Ok(()),
+        };
+        match kept.and_then(|()| self.sweep_slice()).and_then(|()| self.shrink(idle)) {
+            Ok(()) if failed => self.status.recover(),
             Ok(()) => {}
-            Err(fault) => {
-                self.sweep = Sweep::default();
-                self.note(&fault);
-            }
+            Err(fault) => drop(self.note(&fault)),
         }
     }
 
+    /// Gives back to the disk what retention has freed, when nobody waits for that.
+    fn shrink(&mut self, idle: bool) -> Result<(), Fault> {
+        if !idle || self.sweep.is_pending() {
+            return Ok(());
+        }
+        self.with_connection(|_, connection| database::shrink(connection, SHRINK_PAGES))
+    }
+
     fn sweep_slice(&mut self) -> Result<(), Fault> {
-        let Some(connection) = &self.connection else { return Ok(()) };
         let now = self.clock.unix_ms();
-        let due = self.sweep.look(connection, &self.bounds, &mut self.upkeep, now)?;
+        let due = self.with_connection(|worker, connection| {
+            worker.sweep.look(connection, &worker.bounds, &mut worker.upkeep, now)
+        })?;
         self.status.record_newest(due.newest);
         if due.is_empty() {
             return Ok(());
@@ -300,8 +318,15 @@ fn fill(first: Box<dyn Job>, jobs: &Receiver<Box<dyn Job>>, waiting_bytes: &Atom
     batch
 }
 
-/// Writes something, to learn whether that is possible again.
+/// Moves the log into the database as a whole, so that a new one begins.
+fn begin_log(connection: &Connection) -> Result<(), Fault> {
+    connection.wal_checkpoint_v2(None::<&str>, CheckpointMode::RESTART)?;
+    Ok(())
+}
+
+/// Writes as much as a change may need, to learn whether that is possible again.
 fn probe(batch: &mut Batch<'_>) -> Result<(), Fault> {
-    batch.connection.execute("INSERT OR REPLACE INTO meta(name, value) VALUES ('probe', randomblob(16))", [])?;
+    batch.connection.execute("INSERT OR REPLACE INTO meta(name, value) VALUES ('probe', randomblob(65536))", [])?;
+    batch.connection.execute("DELETE FROM meta WHERE name = 'probe'", [])?;
     Ok(())
 }

@@ -1,15 +1,13 @@
 //! `Writer`: the handle of the one thread that writes, and the changes that wait for it.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
-use super::STACK_BYTES;
 use super::batch::Batch;
 use super::fault::{Failure, Fault};
+use super::queue::{self, CLOSED, OVERLOADED, Queue};
 use super::worker::Worker;
 use crate::store::StoreError;
 
@@ -19,18 +17,10 @@ const QUEUE: usize = 4096;
 /// Bytes of all changes that wait.
 const QUEUE_BYTES: usize = 64 << 20;
 
-/// How long a caller waits for the disk. What it asked for may still be done.
-const DEADLINE: Duration = Duration::from_secs(5);
-
-const CLOSED: StoreError = StoreError::Unavailable("it is closed");
-const BUSY: StoreError = StoreError::Unavailable("too much waits to be written");
-
 /// The handle of the thread.
 pub(super) struct Writer {
-    queue: Mutex<Option<SyncSender<Box<dyn Job>>>>,
+    queue: Queue<Box<dyn Job>>,
     waiting_bytes: Arc<AtomicUsize>,
-    /// Ends when the thread has.
-    thread: tokio::sync::Mutex<mpsc::Receiver<()>>,
 }
 
 /// A change that waits for its transaction.
@@ -83,15 +73,11 @@ where
 impl Writer {
     /// Starts the thread.
     pub(super) fn start(worker: Worker) -> std::io::Result<Self> {
-        let (queue, jobs) = sync_channel(QUEUE);
-        let (alive, thread) = mpsc::channel(1);
+        let (queue, jobs, alive) = Queue::new(QUEUE);
         let waiting_bytes = Arc::new(AtomicUsize::new(0));
         let waiting = waiting_bytes.clone();
-        std::thread::Builder::new().name("store-writer".into()).stack_size(STACK_BYTES).spawn(move || {
-            worker.work(&jobs, &waiting);
-            drop(alive);
-        })?;
-        Ok(Self { queue: Mutex::new(Some(queue)), waiting_bytes, thread: tokio::sync::Mutex::new(thread) })
+        queue::spawn("store-writer", alive, move || worker.work(&jobs, &waiting))?;
+        Ok(Self { queue, waiting_bytes })
     }
 
     /// Makes a change and waits until the disk has it. Dropping the future does not take the change back.
@@ -103,33 +89,21 @@ impl Writer {
     ) -> Result<T, StoreError> {
         let (reply, answer) = oneshot::channel();
         self.submit(Box::new(Task { act, bytes, durable, result: None, reply }))?;
-        match tokio::time::timeout(DEADLINE, answer).await {
-            Ok(Ok(result)) => result,
-            Ok(Err(_)) => Err(CLOSED),
-            Err(_) => Err(StoreError::Unavailable("the disk is too slow")),
-        }
+        queue::answer(answer).await
     }
 
     fn submit(&self, job: Box<dyn Job>) -> Result<(), StoreError> {
         let bytes = job.bytes();
-        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        let queue = queue.as_ref().ok_or(CLOSED)?;
-        if self.waiting_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes > QUEUE_BYTES {
+        let waiting = self.waiting_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let submitted = if waiting > QUEUE_BYTES { Err(OVERLOADED) } else { self.queue.submit(job) };
+        if submitted.is_err() {
             self.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
-            return Err(BUSY);
         }
-        queue.try_send(job).map_err(|refused| {
-            self.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
-            match refused {
-                TrySendError::Full(_) => BUSY,
-                TrySendError::Disconnected(_) => CLOSED,
-            }
-        })
+        submitted
     }
 
     /// Takes no more changes, and waits for those that were taken.
     pub(super) async fn close(&self) {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner).take();
-        self.thread.lock().await.recv().await;
+        self.queue.close().await;
     }
 }

@@ -248,6 +248,15 @@ impl Connection {
         Ok((size > 0).then_some(chunk))
     }
 
+    /// Whether nothing at all comes for so long.
+    pub(crate) fn is_silent(&mut self, most: Duration) -> bool {
+        self.patience(most);
+        let nothing = |error: std::io::Error| error.kind() == std::io::ErrorKind::WouldBlock;
+        let silent = self.buffer.is_empty() && self.socket.peek(&mut [0]).is_err_and(nothing);
+        self.patience(PATIENCE);
+        silent
+    }
+
     /// Whether the other end closes without another byte.
     pub(crate) fn is_closed(&mut self) -> bool {
         self.buffer.is_empty() && !self.fill()

@@ -71,6 +71,7 @@ impl Gateway {
         });
         let Some(Some(address)) = serving else {
             let _ = child.kill();
+            let _ = child.wait();
             panic!("the gateway does not serve: {}", printed.read(|printed| printed.lines.join("\n")));
         };
         Self { child, address, printed, directory }

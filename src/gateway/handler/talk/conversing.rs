@@ -174,11 +174,13 @@ impl Conversing {
             }
             let tick = turn.next_deadline().map_or_else(far_away, tokio::time::Instant::from_std);
             let input = tokio::select! {
+                // The upstream comes last but for the clock: one that always has more would hide the others, and a
+                // clock that a pause of the process has moved on must not hide what came meanwhile.
                 biased;
-                input = wire.next() => input,
-                () = audience.gone() => Input::NobodyWaits,
-                () = tokio::time::sleep_until(tick) => Input::Tick,
                 _ = cut.wait_for(|cut| *cut) => Input::Cut,
+                () = audience.gone() => Input::NobodyWaits,
+                input = wire.next() => input,
+                () = tokio::time::sleep_until(tick) => Input::Tick,
             };
             let now = Instant::now();
             step = match input {

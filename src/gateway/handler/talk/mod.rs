@@ -21,7 +21,7 @@ use crate::gateway::respond::{self, Answer, Failed};
 use crate::gateway::thread::{Patience, Thread};
 use crate::gateway::{Gateway, body, fields};
 use crate::restap::talk::TalkRequest;
-use crate::restap::{Delivery, ErrorCode, HopCount};
+use crate::restap::{Delivery, ErrorCode, HopCount, Prefer};
 use crate::talk::Ending;
 use audience::{Audience, Caller};
 use conversing::{Conversing, Replied};
@@ -44,7 +44,7 @@ pub(in crate::gateway) async fn answer(
     fields::require_json(headers)?;
     let named = fields::session_header(headers)?;
     let key = fields::idempotency_key(headers)?;
-    let prefer = preference::read(headers);
+    let prefer = Prefer::read(headers);
     let hops = HopCount::read(headers)?;
     let limits = ctx.live.limits;
     let body = body::read(session, limits.body, limits.body_timeout).await?;

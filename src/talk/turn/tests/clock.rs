@@ -181,6 +181,31 @@ fn each_timer_ends_the_turn_by_itself() {
 }
 
 #[test]
+fn bytes_that_never_stop_hide_no_timer() {
+    let timers = Timers { first_byte: seconds(50), idle: seconds(20), progress: seconds(35), total: Some(seconds(60)) };
+    for delivery in DELIVERIES {
+        for (bytes, end) in [(PING, seconds(35)), (TEXT, seconds(60))] {
+            let (mut flooded, began) = caller(delivery, |opening| opening.timers = timers);
+            let step = flooded.hears(TEXT, began);
+            flooded.take(step);
+            for (now, over) in [(began + end - seconds(1), false), (began + end, true)] {
+                let step = flooded.turn.chunk(bytes, now);
+                flooded.take(step);
+                assert_eq!(flooded.ending.is_some(), over);
+            }
+            assert_eq!(flooded.failure().0, "upstream_timeout");
+        }
+
+        let (mut settled, began) = caller(delivery, |opening| opening.timers = timers);
+        for (bytes, now) in [(FINISH, began), (PING, began + GRACE)] {
+            let step = settled.hears(bytes, now);
+            settled.take(step);
+        }
+        assert!(settled.turn.outcome().reply.is_some());
+    }
+}
+
+#[test]
 fn timers_that_no_clock_can_hold_are_off() {
     let forever =
         Timers { first_byte: Duration::MAX, idle: Duration::MAX, progress: Duration::MAX, total: Some(Duration::MAX) };
