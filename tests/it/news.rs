@@ -417,3 +417,35 @@ impl Drop for Mounted {
         let _ = std::process::Command::new("umount").arg("-l").arg(&self.0).output();
     }
 }
+
+#[test]
+fn a_reader_that_prefers_to_wait_hears_of_an_item_when_it_comes() {
+    let gateway = Gateway::start(AGENT);
+    for session in [None, Some(A)] {
+        let waiting = session.into_iter().fold(Call::get("/news?since=1").header("Prefer", "wait=30"), Call::session);
+        let mut reader = gateway.connect();
+        reader.send(waiting.bytes());
+        // The request is on its way or waits already: in both cases it must not miss what comes now.
+        post(&gateway, session, "news");
+        assert_eq!(said(&reader.response(false).ok()), ["news"]);
+    }
+}
+
+#[test]
+fn a_reader_that_waits_in_vain_gets_an_empty_page() {
+    let gateway = Gateway::start(AGENT);
+    let page = gateway.call(&Call::get("/news").header("Prefer", "wait=1")).ok();
+    assert_eq!(page, json!({"items": [], "timestamp": 1, "more": false}));
+    post(&gateway, None, "there already");
+    let page = gateway.call(&Call::get("/news").header("Prefer", "wait=60")).ok();
+    assert_eq!(said(&page), ["there already"]);
+}
+
+#[test]
+fn a_process_that_stops_lets_its_waiting_readers_go() {
+    let mut gateway = Gateway::start(AGENT);
+    let mut reader = gateway.connect();
+    reader.send(Call::get("/news").header("Prefer", "wait=60").bytes());
+    let (status, _) = gateway.stop();
+    assert!(status.success());
+}
