@@ -184,11 +184,11 @@ fn each_timer_ends_the_turn_by_itself() {
 fn bytes_that_never_stop_hide_no_timer() {
     let timers = Timers { first_byte: seconds(50), idle: seconds(20), progress: seconds(35), total: Some(seconds(60)) };
     for delivery in DELIVERIES {
-        for (bytes, end) in [(PING, seconds(35)), (TEXT, seconds(60))] {
+        for (bytes, end) in [(PING, 35), (TEXT, 60)] {
             let (mut flooded, began) = caller(delivery, |opening| opening.timers = timers);
             let step = flooded.hears(TEXT, began);
             flooded.take(step);
-            for (now, over) in [(began + end - seconds(1), false), (began + end, true)] {
+            for (now, over) in [(began + seconds(end - 1), false), (began + seconds(end), true)] {
                 let step = flooded.turn.chunk(bytes, now);
                 flooded.take(step);
                 assert_eq!(flooded.ending.is_some(), over);
