@@ -100,6 +100,10 @@ fn no_session_id_and_no_credential_is_read_in_a_log_a_metric_an_error_or_a_reque
     gateway.kill();
     let before = gateway.logs();
     drop(gateway);
+    for file in std::fs::read_dir(directory.path().join("data")).unwrap() {
+        let bytes = std::fs::read(file.unwrap().path()).unwrap();
+        secrets::assert_none_in("the store", &String::from_utf8_lossy(&bytes));
+    }
     let gateway = Gateway::start_in(directory, &file);
     everything(&gateway, SESSIONS[3]);
     let logs = before + &gateway.logs();
