@@ -169,6 +169,9 @@ impl Fields {
             if std::mem::replace(&mut self.host, true) {
                 return Err(Bad("the request has more than one Host"));
             }
+            if !value.iter().copied().all(is_of_authority) {
+                return Err(Bad("Host must be a name or an address, and at most a port"));
+            }
         } else if name.eq_ignore_ascii_case(b"content-length") {
             let length = parse_length(value).ok_or(Bad("Content-Length must be one decimal number"))?;
             if self.length.replace(length).is_some() {
@@ -201,6 +204,11 @@ fn parse_length(value: &[u8]) -> Option<u64> {
     // 18 digits can't overflow, and no body of an exabyte is honest.
     let digits = (1..=18).contains(&value.len()) && value.iter().all(u8::is_ascii_digit);
     std::str::from_utf8(value).ok().filter(|_| digits)?.parse().ok()
+}
+
+/// `host` and `port` of RFC 3986, section 3.2, which leaves out what would end them, and a user in front.
+fn is_of_authority(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=%:[]".contains(&byte)
 }
 
 /// `tchar` of RFC 9110, section 5.6.2.
@@ -236,6 +244,9 @@ mod tests {
             "GET / HTTP/1.1\r\nHost: a\rX: b\r\n\r\n",
             "GET / HTTP/1.1\r\n\r\n",
             "GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost: a@b\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost: a/b\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost: a b\r\n\r\n",
             "GET  / HTTP/1.1\r\nHost: a\r\n\r\n",
             "GET /a b HTTP/1.1\r\nHost: a\r\n\r\n",
             "GET http://a/ HTTP/1.1\r\nHost: a\r\n\r\n",

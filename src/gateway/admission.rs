@@ -3,13 +3,14 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use http::header::{CONNECTION, ORIGIN, UPGRADE};
+use http::header::{CONNECTION, CONTENT_LENGTH, ORIGIN, UPGRADE};
 use http::{HeaderMap, HeaderValue, Method, Version};
 use pingora::protocols::l4::socket::SocketAddr;
 use pingora::proxy::Session;
 
 use super::ctx::{REQUEST_ID, RequestCtx};
 use super::error::Refusal;
+use super::fields;
 use super::handler::capability::Call;
 use super::live::{Agent, Live};
 use super::router::{self, Fixed};
@@ -42,6 +43,8 @@ pub(super) fn admit(session: &Session, ctx: &mut RequestCtx) -> Result<Route, Re
     let loopback = is_loopback(session.server_addr());
     ctx.cors = None;
     let live = ctx.live.clone();
+    // HTTP/1 heads are held to this on their bytes; HTTP/2 may have sent it twice.
+    fields::single(&request.headers, &CONTENT_LENGTH)?;
     refuse_upgrade(request.version, &request.headers)?;
     let host = router::host(&request.headers, &request.uri);
     if !live.serves_host(&host) {

@@ -1,9 +1,11 @@
 //! Reading the files that a file names.
 
-use std::fs::File;
-use std::io::{Error, ErrorKind, Read as _};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Error, ErrorKind, Read as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use serde_json::Value as Json;
 
 /// Bytes of a JSON file.
@@ -12,7 +14,7 @@ const JSON_MAX: u64 = 4 << 20;
 /// The text of a file of at most `max` bytes. An error is a sentence that does not name the file.
 pub fn read_text(path: &Path, max: u64) -> Result<String, String> {
     let mut text = String::new();
-    let file = File::open(path).map_err(|error| reason(&error))?;
+    let file = open(path).map_err(|error| reason(&error))?;
     match file.take(max + 1).read_to_string(&mut text) {
         Err(error) => Err(reason(&error)),
         Ok(_) if text.len() as u64 > max => Err(format!("the file is larger than {} KiB", max >> 10)),
@@ -22,7 +24,7 @@ pub fn read_text(path: &Path, max: u64) -> Result<String, String> {
 
 /// Whether a file can be opened. An error is a sentence that does not name the file.
 pub(super) fn is_readable(path: &Path) -> Result<(), String> {
-    match File::open(path).and_then(|file| file.metadata()) {
+    match open(path).and_then(|file| file.metadata()) {
         Ok(metadata) if metadata.is_dir() => Err(reason(&ErrorKind::IsADirectory.into())),
         Ok(_) => Ok(()),
         Err(error) => Err(reason(&error)),
@@ -37,6 +39,13 @@ pub(super) fn read_json(path: &Path) -> Result<Json, String> {
         Some(json) => Ok(json),
         None => serde_yaml::from_str(&text).map_err(|error| format!("the file is neither JSON nor YAML: {error}")),
     }
+}
+
+/// A pipe that nobody writes to is empty rather than waited for, and one that somebody writes to is read to its end.
+fn open(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path)?;
+    fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
+    Ok(file)
 }
 
 /// In words that are the same on every system.

@@ -1,8 +1,11 @@
 //! The command line: what each command prints, and the code that it ends with.
 
+use std::process::Command;
+
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::support::gateway::PROGRAM;
 use crate::support::{Finished, Gateway, Upstream, chatting, delta, end, run};
 
 const FINE: &str = "admin: off\nstore: {memory: {}}\nagent: {name: Fine}\n";
@@ -40,6 +43,30 @@ fn usage_errors_end_with_two() {
         assert_eq!(finished.code, Some(2), "{arguments:?}: {finished:?}");
         assert!(finished.stdout.is_empty() && !finished.stderr.is_empty(), "{arguments:?}");
     }
+}
+
+#[test]
+fn a_pipe_is_read_or_named_and_never_waited_for() {
+    let directory = TempDir::new().unwrap();
+    let pipe = directory.path().join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let secret = "upstreams: {a: {url: http://127.0.0.1:1, bearer: {file: pipe}}}\n";
+    for extra in ["include: [pipe]\n", secret] {
+        let finished = run(directory.path(), Some(&format!("{FINE}{extra}")), &["check"]);
+        assert_eq!(finished.code, Some(1), "{finished:?}");
+        assert!(finished.stderr.contains("pipe"), "{finished:?}");
+    }
+    let writing = std::thread::spawn({
+        let pipe = pipe.clone();
+        move || std::fs::write(pipe, FINE).unwrap()
+    });
+    // Opened before it is read, as a shell does with `<(…)`.
+    let piped = std::fs::File::open(&pipe).unwrap();
+    let mut command = Command::new(PROGRAM);
+    command.args(["check", "-c", "/dev/stdin"]).stdin(piped);
+    let checked = command.output().unwrap();
+    writing.join().unwrap();
+    assert!(checked.status.success(), "{checked:?}");
 }
 
 #[test]

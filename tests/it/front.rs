@@ -19,6 +19,7 @@ fn a_malformed_head_is_refused_and_its_connection_closed() {
         "GET / HTTP/1.1\r\nHost: a\rX: b\r\n\r\n",
         "GET / HTTP/1.1\r\n\r\n",
         "GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: user@a\r\n\r\n",
         "GET  / HTTP/1.1\r\nHost: a\r\n\r\n",
         "GET http://a/ HTTP/1.1\r\nHost: a\r\n\r\n",
         "CONNECT a:443 HTTP/1.1\r\nHost: a\r\n\r\n",

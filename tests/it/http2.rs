@@ -117,6 +117,9 @@ fn rules_of_the_front_door_hold_over_http2() {
         let twice = post().header("restap-session-id", id).header("restap-session-id", id).body(()).unwrap();
         let body = Bytes::from_static(b"{\"type\": \"t\"}");
         assert_eq!(refused(call(&mut client, twice, body).await), (400, "invalid_session_id".into()));
+        let lengths = post().header("content-length", "13").header("content-length", "13").body(()).unwrap();
+        let body = Bytes::from_static(b"{\"type\": \"t\"}");
+        assert_eq!(refused(call(&mut client, lengths, body).await), (400, "bad_request".into()));
         let above = request(&gateway, "GET", "/%2e%2e/x").body(()).unwrap();
         assert_eq!(refused(call(&mut client, above, Bytes::new()).await), (400, "invalid_path".into()));
     });

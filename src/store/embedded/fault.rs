@@ -34,6 +34,7 @@ impl From<rusqlite::Error> for Fault {
             Some((Code::DatabaseBusy | Code::DatabaseLocked, _)) => {
                 (FaultKind::Busy, "another process has locked the database")
             }
+            Some((_, ffi::SQLITE_READONLY_DBMOVED)) => (FaultKind::Disk, "the database is no longer in its place"),
             Some((Code::ReadOnly, _)) => (FaultKind::Disk, "the database can't be written"),
             Some((_, ffi::SQLITE_IOERR_FSYNC)) => (FaultKind::Disk, "the disk did not keep what was written"),
             Some((Code::SystemIoFailure | Code::CannotOpen, _)) => (FaultKind::Disk, "the disk failed"),
@@ -48,6 +49,11 @@ impl From<rusqlite::Error> for Fault {
 }
 
 impl Fault {
+    /// The database was deleted or moved away, which SQLite itself does not notice while it writes to its log.
+    pub(super) fn moved() -> Self {
+        rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_READONLY_DBMOVED), None).into()
+    }
+
     /// What operators read.
     pub(super) fn advice(&self) -> String {
         match self.kind {

@@ -2,7 +2,7 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -73,6 +73,11 @@ impl Place {
     /// Where the database is.
     pub(super) fn database(&self) -> PathBuf {
         self.path.join(DATABASE)
+    }
+
+    /// Which file the database is now: it may be deleted, or another one put in its place.
+    pub(super) fn database_file(&self) -> Option<(u64, u64)> {
+        fs::metadata(self.database()).ok().map(|file| (file.dev(), file.ino()))
     }
 
     /// Makes the database's file if it is not there, and sees that it may be used. One that is there is not opened:

@@ -355,6 +355,21 @@ async fn a_full_disk_refuses_items_and_keeps_reading_and_recovers() {
     assert!(read(&store, own(&store), Since::Newest).await.unwrap().len() <= 11);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_acknowledged_into_a_file_that_is_no_longer_there() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = serve(directory.path()).unwrap();
+    let feed = own(&store);
+    post(&store, feed, "kept").await.unwrap();
+    let (database, away) = (directory.path().join("store.db"), directory.path().join("away.db"));
+    fs::rename(&database, &away).unwrap();
+    let refused = post(&store, feed, "lost").await.unwrap_err();
+    assert!(matches!(refused, StoreError::Unavailable(_)), "{refused}");
+    assert!(!store.health().await.writable);
+    fs::rename(&away, &database).unwrap();
+    wait_until(async || post(&store, feed, "kept again").await.is_ok()).await;
+}
+
 async fn wait_until(mut done: impl AsyncFnMut() -> bool) {
     let deadline = std::time::Instant::now() + Duration::from_secs(20);
     while !done().await {

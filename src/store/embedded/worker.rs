@@ -55,6 +55,8 @@ pub(super) struct Worker {
     status: Arc<Status>,
     /// `None` after a fault, until the database is opened again.
     connection: Option<Connection>,
+    /// The file that was opened.
+    file: Option<(u64, u64)>,
     upkeep: Upkeep,
     sweep: Sweep,
     /// Faults of the disk in a row.
@@ -79,6 +81,7 @@ impl Worker {
         status: Arc<Status>,
     ) -> Self {
         Self {
+            file: place.database_file(),
             place,
             readers,
             bounds,
@@ -173,11 +176,14 @@ impl Worker {
 
     /// After a fault of the disk the database is opened again. What the kernel failed to write once it may report as
     /// written the next time, so nothing is added to the old log: it is moved into the database as a whole, and a
-    /// new one begins.
+    /// new one begins. Nothing is written to a file that is deleted or moved away: it would end with this process.
     fn with_connection<T>(
         &mut self,
         act: impl FnOnce(&mut Self, &mut Connection) -> Result<T, Fault>,
     ) -> Result<T, Fault> {
+        if self.place.database_file() != self.file {
+            return Err(Fault::moved());
+        }
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
             None => database::connect(&self.place.database(), Role::Writer)
