@@ -1,4 +1,4 @@
-//! The gateway before real software: llama.cpp, llmock and aimock. `.ci/components` installs them; where they are not
+//! The gateway before real software: llama.cpp, llmock, aimock and the A2A SDK. `.ci/components` installs them; where they are not
 //! found, these tests say so and pass.
 
 #![allow(
@@ -105,6 +105,13 @@ fn aimock(folder: &Path) -> Option<Real> {
     Some(Real::start(command, port))
 }
 
+fn a2a() -> Option<Real> {
+    let (python, port) = (component("python/bin/python")?, free_port());
+    let mut command = Command::new(python);
+    command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/real/a2a_agent.py")).arg(port.to_string());
+    Some(Real::start(command, port))
+}
+
 /// An agent before real software; `upstream` and `talk` hold more of these sections, as `, key: value`.
 fn agent(url: &str, dialect: &str, (upstream, talk): (&str, &str)) -> Gateway {
     Gateway::start(&format!(
@@ -182,5 +189,23 @@ fn aimock_answers_in_every_dialect_that_it_has() {
         let streamed: Events = gateway.stream("hello").events();
         assert_eq!(streamed.text(), "Hello from aimock, in several pieces.", "{dialect}");
         assert_eq!(streamed.names().last(), Some(&"done"), "{dialect}");
+    }
+}
+
+#[test]
+fn an_agent_on_the_a2a_sdk_answers_asks_back_and_fails() {
+    let Some(a2a) = a2a() else { return };
+    for dialect in ["a2a-1.0", "a2a-0.3"] {
+        let gateway = agent(&a2a.url(), dialect, ("", ""));
+        assert_eq!(gateway.talk("hello").ok()["reply"], "Hello naïve 👋 world.", "{dialect}");
+        let streamed = gateway.stream("hello").events();
+        assert_eq!(streamed.text(), "Hello naïve 👋 world.", "{dialect}");
+        assert_eq!(streamed.names().last(), Some(&"done"), "{dialect}");
+        let asked = gateway.talk("ask me").ok();
+        assert_eq!(asked["reply"], "Which city?", "{dialect}");
+        let again = gateway.call(&Call::talk("hello").session(asked["session_id"].as_str().unwrap())).ok();
+        assert_eq!(again["reply"], "Hello naïve 👋 world.", "{dialect}");
+        let failed = gateway.stream("fail").events();
+        assert_eq!(failed.names()[failed.names().len() - 2..], ["error", "done"], "{dialect}");
     }
 }

@@ -70,6 +70,7 @@ fn scenarios() -> Vec<Scenario> {
     let prompt = r#"{"model":"bench","messages":[{"role":"user","content":"How is the weather?"}],"stream":true}"#;
     let fast = r#"{"message":"fast"}"#;
     let item = r#"{"type":"reply","message":"It rains."}"#;
+    let write = post("/news", "*/*", item).replacen("\r\n", "\r\nRestap-Session-Id: CALLER\r\n", 1);
     let requests = |connections| Load::Requests { connections };
     vec![
         Scenario {
@@ -107,12 +108,7 @@ fn scenarios() -> Vec<Scenario> {
             load: requests(32),
         },
         Scenario { name: "news, newest 20", gateway: get("/news?limit=20"), passed: None, load: requests(32) },
-        Scenario {
-            name: "news, durable post, 64 writers",
-            gateway: post("/news", "*/*", item),
-            passed: None,
-            load: requests(64),
-        },
+        Scenario { name: "news, durable post, 64 writers", gateway: write, passed: None, load: requests(64) },
     ]
 }
 

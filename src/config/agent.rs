@@ -23,8 +23,8 @@ pub(super) struct Draft<'d> {
 }
 
 impl<'d> Draft<'d> {
-    /// Reads the agent of this key; `None` in a schema, or where no mapping stands.
-    pub(super) fn take(key: &str, slot: Slot<'_, 'd>) -> Option<Self> {
+    /// Reads the agent of this key, at `base` unless it says otherwise; `None` in a schema, or where no mapping stands.
+    pub(super) fn take(key: &str, base: &str, slot: Slot<'_, 'd>) -> Option<Self> {
         slot.section("agent", |fields| {
             let name = fields.optional("name", "The agent's name; under `agents` its key unless written.");
             let description = fields.optional("description", "What it is for.");
@@ -56,7 +56,7 @@ impl<'d> Draft<'d> {
             {
                 fields.problem(Problem::error(node, "`news` does nothing here: the agent has `news: off`").at_key());
             }
-            let default_base = if key == SINGLE || host.is_some() { String::new() } else { format!("/agents/{key}") };
+            let default_base = if host.is_some() { String::new() } else { base.to_owned() };
             let capabilities = capabilities.unwrap_or_default().into_iter();
             let (places, capabilities) = capabilities.filter_map(|(node, settings)| Some((node?, settings))).unzip();
             let agent = Agent {

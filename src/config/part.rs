@@ -30,7 +30,7 @@ pub(super) fn gateway<'d>(slot: Slot<'_, 'd>) -> Option<(Server<'d>, Part<'d>)> 
         let doc =
             "Services by name. Those of an included file are known in that file alone unless they say `shared: true`.";
         let upstreams = fields.with("upstreams", doc, upstreams);
-        let agent = fields.with("agent", "The agent at the origin.", |slot| Draft::take(SINGLE, slot));
+        let agent = fields.with("agent", "The agent at the origin.", |slot| Draft::take(SINGLE, "", slot));
         fields.require_in("agent", "name", "The agent's name.");
         let agents = fields.with("agents", "Agents by name, each at a base URL of its own.", agents);
         let agents = agent.into_iter().chain(agents.unwrap_or_default()).collect();
@@ -59,7 +59,7 @@ fn upstreams<'d>(slot: Slot<'_, 'd>) -> Option<Vec<Entry<'d>>> {
 fn agents<'d>(slot: Slot<'_, 'd>) -> Option<Vec<Draft<'d>>> {
     slot.map(|key, slot| {
         check_name(key, &slot);
-        Draft::take(key, slot)
+        Draft::take(key, &format!("/agents/{key}"), slot)
     })
 }
 

@@ -62,6 +62,8 @@ pub(super) struct Agent {
     pub cors: Option<Vec<HeaderValue>>,
     /// Talk streams that are open.
     pub streams: Arc<AtomicUsize>,
+    /// Readers that wait for news.
+    pub waiters: Arc<AtomicUsize>,
     pub queries: Arc<Queries>,
 }
 
@@ -221,6 +223,7 @@ impl Parts<'_> {
             guide,
             cors,
             streams: before.map_or_else(Arc::default, |before| before.streams.clone()),
+            waiters: before.map_or_else(Arc::default, |before| before.waiters.clone()),
             queries,
         })
     }

@@ -16,13 +16,23 @@ use crate::store::{
     AgentId, Conversation, ConversationId, Lease, LeaseKey, NewsRead, OnceKey, Store, StoreError, TurnEnd,
 };
 use crate::talk::dialect::{self, Saved};
-use crate::talk::{Exchange, History, settings};
+use crate::talk::{Exchange, History};
 
-/// Turns that may wait for the one before them.
-const QUEUE_MAX: usize = 4;
+/// How a turn waits for those before it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Patience {
+    /// Turns before it, without the one that runs.
+    queue_max: usize,
+    wait: Duration,
+}
 
-/// How long they wait.
-const QUEUE_WAIT: Duration = Duration::from_secs(10);
+impl Patience {
+    /// Of a caller on its connection.
+    pub(super) const CALLER: Self = Self { queue_max: 4, wait: Duration::from_secs(10) };
+
+    /// Of a query, for which nobody waits. How many there are is bounded by the agent.
+    pub(super) const QUERY: Self = Self { queue_max: usize::MAX, wait: Duration::from_mins(30) };
+}
 
 /// How often a lease that another process holds is asked for again.
 const LEASE_RETRY: Duration = Duration::from_millis(50);
@@ -54,14 +64,14 @@ impl Thread {
         store: &Arc<Store>,
         queues: &Queues,
         (agent, talk): (AgentId, &Talk),
-        session_id: Option<SessionId>,
+        (session_id, patience): (Option<SessionId>, Patience),
     ) -> Result<Self, Refusal> {
         let is_new = session_id.is_none();
         let session_id = session_id.unwrap_or_else(SessionId::mint);
         let id = store.keys().conversation(agent, None, &session_id);
         let mut thread = Self { session_id, id, conversation: Conversation::default(), turn: None };
         if talk.remembers() {
-            thread.turn = Some(HeldTurn::wait(store, queues, store.keys().turn_lease(id)).await?);
+            thread.turn = Some(HeldTurn::wait(store, queues, store.keys().turn_lease(id), patience).await?);
             if !is_new {
                 thread.conversation = store.conversation(id).await?;
             }
@@ -74,11 +84,12 @@ impl Thread {
         store.keys().upstream_key(self.id)
     }
 
-    /// What was said before, oldest first.
-    pub(super) fn history(&self, limits: settings::History) -> History {
+    /// What the upstream is reminded of, oldest first.
+    pub(super) fn history(&self, talk: &Talk) -> History {
         let mut history = History::default();
-        for turn in &self.conversation.turns {
-            history.push(Exchange { user: turn.user.clone(), assistant: turn.assistant.clone() }, limits);
+        // A configuration before this one may have left some that this dialect has no place for.
+        for turn in self.conversation.turns.iter().filter(|_| talk.keeps_history()) {
+            history.push(Exchange { user: turn.user.clone(), assistant: turn.assistant.clone() }, talk.history);
         }
         history
     }
@@ -110,7 +121,7 @@ impl Thread {
             };
         };
         // Services refuse an empty turn of theirs, so one without text is not remembered.
-        if talk.history.turns > 0 && !exchange.assistant.is_empty() {
+        if talk.keeps_history() && !exchange.assistant.is_empty() {
             let remembered = crate::store::Turn { user: exchange.user, assistant: exchange.assistant };
             self.conversation.push(remembered, talk.history.turns as usize);
         }
@@ -138,9 +149,9 @@ struct HeldTurn {
 }
 
 impl HeldTurn {
-    async fn wait(store: &Arc<Store>, queues: &Queues, key: LeaseKey) -> Result<Self, Refusal> {
-        let deadline = Instant::now() + QUEUE_WAIT;
-        let (place, gate) = Place::take(queues, key).ok_or_else(busy)?;
+    async fn wait(store: &Arc<Store>, queues: &Queues, key: LeaseKey, patience: Patience) -> Result<Self, Refusal> {
+        let deadline = Instant::now() + patience.wait;
+        let (place, gate) = Place::take(queues, key, patience.queue_max).ok_or_else(busy)?;
         let gate = tokio::time::timeout_at(deadline, gate.lock_owned()).await.map_err(|_| busy())?;
         // Only another process can hold the lease now, or a turn that ended just before.
         loop {
@@ -163,10 +174,10 @@ struct Place {
 }
 
 impl Place {
-    fn take(queues: &Queues, key: LeaseKey) -> Option<(Self, Arc<tokio::sync::Mutex<()>>)> {
+    fn take(queues: &Queues, key: LeaseKey, queue_max: usize) -> Option<(Self, Arc<tokio::sync::Mutex<()>>)> {
         let mut all = queues.lock().unwrap_or_else(PoisonError::into_inner);
         let queue = all.entry(key).or_default();
-        if queue.length > QUEUE_MAX {
+        if queue.length > queue_max {
             return None;
         }
         queue.length += 1;

@@ -6,6 +6,7 @@ pub mod error_code;
 pub mod event;
 pub mod hop_count;
 pub mod news;
+pub mod prefer;
 pub mod session_id;
 pub mod talk;
 
@@ -14,7 +15,8 @@ pub use catalog::{Capability, Catalog};
 pub use error_code::ErrorCode;
 pub use event::TalkEvent;
 pub use hop_count::HopCount;
-pub use news::{NewsDraft, NewsItem, NewsPage, Since};
+pub use news::{NewsDraft, NewsItem, Since};
+pub use prefer::Prefer;
 pub use session_id::SessionId;
 pub use talk::TalkRequest;
 

@@ -1,4 +1,4 @@
-//! `NewsDraft`, `NewsItem`, `NewsPage`: the JSON bodies of `/news`, and `Since`, where a reader stands.
+//! `NewsDraft` and `NewsItem`: what is written to and read from `/news`, and `Since`, where a reader stands.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -150,19 +150,6 @@ impl Since {
             Some(_) => Err(ErrorCode::InvalidSince),
         }
     }
-}
-
-/// One page of a feed.
-#[derive(Debug, Clone, PartialEq)]
-pub struct NewsPage {
-    /// Ascending.
-    pub items: Vec<NewsItem>,
-    /// What the reader sends as its next `since`; never 0.
-    pub timestamp: u64,
-    /// Items lie beyond the page in the direction read.
-    pub more: bool,
-    /// The timestamp of the oldest item that the feed keeps.
-    pub oldest: Option<u64>,
 }
 
 #[cfg(test)]

@@ -103,7 +103,7 @@ impl Store {
         let mut change = Change { puts: vec![put], ..Change::default() };
         change.releases.extend(end.lease);
         if let Some((once, lease, answer)) = end.answer {
-            change.puts.push(Put::answer(once, &answer));
+            change.puts.push(Put::answer(&self.keys, once, &answer));
             change.releases.push(lease);
         }
         self.engine.commit(change).await.map(drop)

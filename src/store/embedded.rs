@@ -6,6 +6,7 @@
 //! Two processes may have the store open, each with such threads: SQLite puts their transactions in one order.
 
 mod batch;
+mod checksum;
 mod database;
 mod fault;
 mod feeds;

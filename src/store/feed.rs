@@ -88,7 +88,7 @@ impl Store {
         let body = self.item_body(feed.agent, draft, false)?;
         let change = Change {
             feed: Some(FeedChange { feed, opener, item: Some(body) }),
-            puts: once.map(|once| Put::answer(once, &[])).into_iter().collect(),
+            puts: once.map(|once| Put::answer(&self.keys, once, &[])).into_iter().collect(),
             ..Change::default()
         };
         match (self.engine.commit(change).await, once) {

@@ -198,11 +198,12 @@ impl Keys {
         u64::from_be_bytes(bytes) >> 16
     }
 
-    /// Hides a session id under a query's id, so that `/query/{id}` can show it again to who knows that id. The same
-    /// call opens it. A query id is minted once, so no two texts share a key stream.
-    pub(super) fn veil(&self, query_id: &str, text: &mut [u8]) {
+    /// Hides what may hold a session id under an id that is minted once, so that no two texts share a key stream: a
+    /// query's, which whoever asks for its session must know, or one that stands beside the text. The same call opens
+    /// it.
+    pub(super) fn veil(&self, id: &str, text: &mut [u8]) {
         let mut stream = vec![0; text.len()];
-        self.hasher("session of", &[query_id.as_bytes()]).finalize_xof().fill(&mut stream);
+        self.hasher("veil", &[id.as_bytes()]).finalize_xof().fill(&mut stream);
         text.iter_mut().zip(stream).for_each(|(byte, veil)| *byte ^= veil);
     }
 

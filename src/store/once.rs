@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use uuid::Uuid;
 
 use super::engine::{Change, Put, Record, RecordKey, RecordKind};
-use super::keys::{Hash, OnceKey};
+use super::keys::{Hash, Keys, OnceKey};
 use super::lease::Lease;
 use super::{Store, StoreError};
 
@@ -46,7 +47,8 @@ impl Store {
     /// Keeps the answer of a request that ran, and ends its lease. A turn does this with
     /// [`TurnEnd::answer`](super::TurnEnd::answer).
     pub async fn keep_answer(&self, key: OnceKey, lease: Lease, answer: &[u8]) -> Result<(), StoreError> {
-        let change = Change { puts: vec![Put::answer(key, answer)], releases: vec![lease], ..Change::default() };
+        let change =
+            Change { puts: vec![Put::answer(&self.keys, key, answer)], releases: vec![lease], ..Change::default() };
         self.engine.commit(change).await.map(drop)
     }
 
@@ -55,19 +57,23 @@ impl Store {
         let Some(record) = self.engine.record(record_key(key)).await?.filter(|record| !record.expired) else {
             return Ok(None);
         };
-        let (digest, _) = record.body.split_first_chunk::<{ size_of::<Hash>() }>().ok_or_else(corrupt)?;
+        let (digest, rest) = record.body.split_first_chunk::<{ size_of::<Hash>() }>().ok_or_else(corrupt)?;
         if *digest != key.digest {
             return Err(StoreError::KeyReused);
         }
-        let answer = record.body.slice(size_of::<Hash>()..);
-        Ok(Some((record, answer)))
+        let (id, veiled) = rest.split_first_chunk::<{ size_of::<Uuid>() }>().ok_or_else(corrupt)?;
+        let mut answer = veiled.to_vec();
+        self.keys.veil(&Uuid::from_bytes(*id).to_string(), &mut answer);
+        Ok(Some((record, answer.into())))
     }
 }
 
 impl Put {
-    /// An answer is kept behind the digest of the body that it answers.
-    pub(super) fn answer(key: OnceKey, answer: &[u8]) -> Self {
-        let body = [&key.digest, answer].concat().into();
+    /// An answer may hold a session id, so it is kept veiled, behind the digest of the body that it answers.
+    pub(super) fn answer(keys: &Keys, key: OnceKey, answer: &[u8]) -> Self {
+        let (id, mut veiled) = (Uuid::new_v4(), answer.to_vec());
+        keys.veil(&id.to_string(), &mut veiled);
+        let body = [&key.digest, id.as_bytes().as_slice(), &veiled].concat().into();
         Self { key: record_key(key), owner: key.bucket, expect: 0, body, ttl: ANSWER_TTL }
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::support::{Call, Exchange, Gateway, Request, Upstream, passing};
+use crate::support::{Call, Exchange, Gateway, Request, Upstream, passing, secrets};
 
 /// A service that answers `ok`, and a gateway with these capabilities, a YAML list in flow style.
 fn serving(capabilities: &str) -> (Upstream, Gateway) {
@@ -208,6 +208,7 @@ fn named_headers_are_forwarded() {
     );
     let call =
         Call::get("/x").header("Authorization", "Bearer mine").header("Cookie", "a=b").session("sess_0123456789abcdef");
+    secrets::forward_session("sess_0123456789abcdef");
     let request = seen(&upstream, &gateway, &call);
     assert_eq!((request.header("authorization"), request.header("cookie")), (Some("Bearer mine"), Some("a=b")));
     assert_eq!(request.header("restap-session-id"), Some("sess_0123456789abcdef"));

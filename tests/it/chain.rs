@@ -1,8 +1,11 @@
 //! A RESTAP agent as the upstream of another one: two gateways, one conversation.
 
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
+
 use serde_json::json;
 
-use crate::support::{Call, Gate, Gateway, Upstream, chatting, delta, end};
+use crate::support::{Call, Connection, Gate, Gateway, Upstream, chatting, delta, end};
 
 fn before(inner: &Gateway) -> Gateway {
     Gateway::start(&format!("agent: {{name: Outer, talk: {{upstream: {}, dialect: restap}}}}\n", inner.url()))
@@ -89,4 +92,44 @@ fn an_agent_that_asks_itself_is_a_loop_and_not_an_outage() {
     let answer = gateway.talk("hi");
     assert!(answer.status == 508 || answer.status == 502, "{}", answer.text());
     assert!(gateway.logs().contains("error=loop_detected"), "{}", gateway.logs());
+}
+
+#[test]
+fn the_eighth_hop_of_a_talk_is_refused() {
+    let upstream = Upstream::chat(&(delta("ok") + &end("stop")));
+    let gateway = Gateway::start(&chatting(&upstream.url()));
+    let through = |hops: usize| Call::talk("hi").header("CDN-Loop", &vec!["some-cdn; v=1"; hops].join(", "));
+    gateway.call(&through(8)).refused(508, "loop_detected");
+    gateway.call(&through(8).streamed()).refused(508, "loop_detected");
+    gateway.call(&through(8).header("Prefer", "respond-async")).refused(508, "loop_detected");
+    assert!(upstream.requests().is_empty());
+    gateway.call(&through(7)).ok();
+    assert_eq!(upstream.request().header("cdn-loop").unwrap().split(", ").count(), 8);
+    assert_eq!(upstream.request().header("cdn-loop").unwrap().split(", ").last(), Some("restap-gateway"));
+}
+
+#[test]
+fn a_circle_of_two_gateways_ends() {
+    // A bridge whose other end is only known once the second gateway serves closes the circle.
+    let first: Arc<OnceLock<SocketAddr>> = Arc::default();
+    let there = first.clone();
+    let bridge = Upstream::start(move |exchange| {
+        let request = exchange.request.clone();
+        let mut call = Call::new(&request.method, &request.target).body(request.body);
+        for (name, value) in &request.headers {
+            call = call.header(name, value);
+        }
+        let answer = Connection::open(*there.get().unwrap()).call(&call);
+        exchange.answer(&format!("{} Answer", answer.status), "Content-Type: application/json", &answer.body);
+    });
+    let restap = |url: &str| format!("agent: {{name: Circle, talk: {{upstream: '{url}', dialect: restap}}}}\n");
+    let behind = Gateway::start(&restap(&bridge.url()));
+    let front = Gateway::start(&restap(&behind.url()));
+    first.set(front.address()).unwrap();
+    for call in [Call::talk("hi"), Call::talk("hi").header("Prefer", "respond-async, wait=20")] {
+        let answer = front.call(&call);
+        assert!(answer.status == 508 || answer.status == 502, "{}", answer.text());
+    }
+    front.wait_for_line("error=loop_detected");
+    assert_eq!(bridge.requests().len(), 8, "each circle has eight hops, four of them over the bridge");
 }

@@ -1,7 +1,9 @@
 //! The real program on real sockets: what callers, services and operators see of it.
 //!
 //! Each file is one subject. `support` has the gateway as a process, a service that is scripted byte by byte, and
-//! a caller that sends any bytes. Nothing sleeps: a test waits for a line, a port, a frame or a closed connection.
+//! a caller that sends any bytes. A test never guesses how long something takes: it waits for a line, a port, a
+//! frame, an answer or a closed connection. No session id and no credential that any test used may be read in what a
+//! gateway prints, in an error, or, of sessions, at an upstream: `support` looks for them in every test.
 
 #![allow(
     clippy::unwrap_used,
@@ -13,19 +15,28 @@
     reason = "a test that meets what it does not expect fails"
 )]
 
+mod abandoned;
 mod capability;
 mod chain;
 mod command_line;
+mod dialects;
 mod discovery;
+mod favorite_color;
+mod following;
 mod front;
 mod hostile;
 mod http2;
+mod idempotency;
+mod later;
 mod leaving;
 mod news;
 mod outcomes;
 mod passing;
 mod process;
+mod second_attempts;
+mod secrets;
 mod sessions;
+mod shared_store;
 mod support;
 mod talk;
 mod wire;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::support::{Call, Gateway, Response};
+use crate::support::{Call, Gateway, Response, until};
 
 const A: &str = "sess_aaaaaaaaaaaaaaaa";
 const B: &str = "sess_bbbbbbbbbbbbbbbb";
@@ -397,7 +397,9 @@ fn a_full_disk_refuses_writes_and_reads_go_on() {
     assert!(answer.header("retry-after").is_some());
     assert_eq!(said(&read(&gateway, None, "")), ["before"]);
     std::fs::remove_file(&filler).unwrap();
-    post(&gateway, None, "after");
+    // The store looks for room every second or so, and refuses without trying until there is some.
+    let after = Call::post("/news", &json!({"type": "t", "message": "after"})).header("Idempotency-Key", "k");
+    until("there is room again", || (gateway.call(&after).status == 200).then_some(()));
     assert_eq!(said(&read(&gateway, None, "")), ["before", "after"]);
 }
 
@@ -416,4 +418,36 @@ impl Drop for Mounted {
     fn drop(&mut self) {
         let _ = std::process::Command::new("umount").arg("-l").arg(&self.0).output();
     }
+}
+
+#[test]
+fn a_reader_that_prefers_to_wait_hears_of_an_item_when_it_comes() {
+    let gateway = Gateway::start(AGENT);
+    for session in [None, Some(A)] {
+        let waiting = session.into_iter().fold(Call::get("/news?since=1").header("Prefer", "wait=30"), Call::session);
+        let mut reader = gateway.connect();
+        reader.send(waiting.bytes());
+        // The request is on its way or waits already: in both cases it must not miss what comes now.
+        post(&gateway, session, "news");
+        assert_eq!(said(&reader.response(false).ok()), ["news"]);
+    }
+}
+
+#[test]
+fn a_reader_that_waits_in_vain_gets_an_empty_page() {
+    let gateway = Gateway::start(AGENT);
+    let page = gateway.call(&Call::get("/news").header("Prefer", "wait=1")).ok();
+    assert_eq!(page, json!({"items": [], "timestamp": 1, "more": false}));
+    post(&gateway, None, "there already");
+    let page = gateway.call(&Call::get("/news").header("Prefer", "wait=60")).ok();
+    assert_eq!(said(&page), ["there already"]);
+}
+
+#[test]
+fn a_process_that_stops_lets_its_waiting_readers_go() {
+    let mut gateway = Gateway::start(AGENT);
+    let mut reader = gateway.connect();
+    reader.send(Call::get("/news").header("Prefer", "wait=60").bytes());
+    let (status, _) = gateway.stop();
+    assert!(status.success());
 }

@@ -19,7 +19,8 @@ use super::error::Refusal;
 use super::respond::Failed;
 use super::router::Fixed;
 
-/// Answers a request; `false` leaves it to Pingora's hooks.
+/// Answers a request; `false` leaves it to Pingora's hooks. The large handlers are boxed, so that a capability's request,
+/// which is the most frequent one, does not carry their size.
 pub(super) async fn answer(
     gateway: &Arc<Gateway>,
     session: &mut Session,
@@ -34,11 +35,11 @@ pub(super) async fn answer(
         Route::Fixed(agent, fixed, path) => match fixed {
             Fixed::Talk => {
                 let talk = agent.talk.as_ref().ok_or_else(|| Refusal::not_found(&agent.base_path))?;
-                talk::answer(gateway, session, ctx, (&agent, talk)).await?;
+                Box::pin(talk::answer(gateway, session, ctx, (&agent, talk))).await?;
             }
             Fixed::News => {
                 let news = agent.news.as_ref().ok_or_else(|| Refusal::not_found(&agent.base_path))?;
-                news::answer(gateway, session, ctx, (&agent, news)).await?;
+                Box::pin(news::answer(gateway, session, ctx, (&agent, news))).await?;
             }
             Fixed::Query => query::answer(gateway, session, ctx, (&agent, path.as_str())).await?,
             Fixed::Health => health::answer(session, ctx, &agent).await?,

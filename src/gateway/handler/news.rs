@@ -2,7 +2,9 @@
 //!
 //! Nothing here can reach a service or a model; `tests/tidy.rs` holds that.
 
-use std::time::Instant;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use http::{HeaderMap, Method};
 use pingora::proxy::Session;
@@ -14,15 +16,21 @@ use crate::gateway::fields::{self, Query};
 use crate::gateway::live::Agent;
 use crate::gateway::respond::{self, Answer, Failed};
 use crate::gateway::{Gateway, body, queries};
-use crate::restap::{ErrorCode, NewsDraft, SessionId, Since};
+use crate::restap::{ErrorCode, NewsDraft, Prefer, SessionId, Since};
 use crate::store::settings::NewsSessions;
-use crate::store::{NewItem, NewsSettings, OnceScope, PageRequest, Reader};
+use crate::store::{NewItem, NewsSettings, OnceScope, Page, PageRequest, Reader};
 
 /// Items of a page where the reader does not say.
 const LIMIT_DEFAULT: u32 = 100;
 
 /// Items of a page at most.
 const LIMIT_MAX: u32 = 1_000;
+
+/// Readers of an agent that wait for items.
+const WAITERS_MAX: usize = 1_000;
+
+/// How often a reader that waits looks for what another process has appended.
+const READ_AGAIN: Duration = Duration::from_secs(1);
 
 /// The parameters of a read.
 const PARAMETERS: &[&str] = &["since", "since_id", "limit", "query_id", "session_id"];
@@ -40,7 +48,10 @@ pub(in crate::gateway) async fn answer(
         respond::send(session, ctx, outcome?).await
     } else {
         let outcome = read(gateway, session, (agent, news)).await;
-        let outcome = outcome.map_err(|refusal| Refusal { no_items: true, ..refusal });
+        let outcome = outcome.map_err(|failed| match failed {
+            Failed::Refused(refusal) => Refusal { no_items: true, ..*refusal }.into(),
+            gone @ Failed::Gone(_) => gone,
+        });
         let name = outcome_name(&outcome, if matches!(outcome, Ok((_, true))) { "items" } else { "empty" });
         gateway.metrics.news_read(&agent.key, name);
         respond::send(session, ctx, outcome?.0).await
@@ -79,12 +90,13 @@ async fn post(
 /// The answer, and whether it holds items.
 async fn read(
     gateway: &Gateway,
-    session: &Session,
+    session: &mut Session,
     (agent, news): (&Agent, &NewsSettings),
-) -> Result<(Answer, bool), Refusal> {
+) -> Result<(Answer, bool), Failed> {
     let request = session.req_header();
     let query = Query::read(request.uri.query(), PARAMETERS)?;
     let session_id = scope(news, named_session(&request.headers, &query)?)?;
+    let wait = Prefer::read(&request.headers).wait;
     let since = Since::parse(query.get("since"), query.get("since_id")).map_err(|code| {
         Refusal::new(
             code,
@@ -96,15 +108,60 @@ async fn read(
         // One that was lost fails now, and its item says so.
         queries::find(gateway, agent, id).await?;
     }
-    let page = gateway.store.page(PageRequest {
+    let wanted = PageRequest {
         feed: gateway.store.keys().feed(agent.id, session_id.as_ref()),
         reader: Reader::Caller(None),
         since: &since,
         limit: limit(query.get("limit"))?,
         query: query_id,
-    });
-    let page = page.await?;
+    };
+    let page = match wait {
+        None => gateway.store.page(wanted).await?,
+        Some(wait) => arriving(gateway, session, (agent, wanted, wait)).await?,
+    };
     Ok((Answer::json(page.to_json(session_id.as_ref())), !page.items.is_empty()))
+}
+
+/// A page that is held back while it is empty, at most for `wait`. Reads of the store are what decides: that something
+/// may have arrived only makes the next one come sooner.
+async fn arriving(
+    gateway: &Gateway,
+    session: &mut Session,
+    (agent, wanted, wait): (&Agent, PageRequest<'_>, Duration),
+) -> Result<Page, Failed> {
+    let end = tokio::time::Instant::now() + wait;
+    let waiter = Waiter::count(agent);
+    let mut stopping = gateway.drain.stopping();
+    loop {
+        let arrival = gateway.store.arrival(wanted.feed);
+        let page = gateway.store.page(wanted).await?;
+        let now = tokio::time::Instant::now();
+        if !page.items.is_empty() || now >= end || waiter.is_none() || *stopping.borrow() {
+            return Ok(page);
+        }
+        tokio::select! {
+            () = arrival => {}
+            () = tokio::time::sleep_until(end.min(now + READ_AGAIN)) => {}
+            _ = stopping.wait_for(|stopping| *stopping) => {}
+            _ = session.downstream_session.read_body_or_idle(true) => return Err(respond::gone()),
+        }
+    }
+}
+
+/// A reader that waits; `None` above the most of an agent, whose readers then do not wait.
+struct Waiter(Arc<AtomicUsize>);
+
+impl Waiter {
+    fn count(agent: &Agent) -> Option<Self> {
+        let waiter = Self(agent.waiters.clone());
+        (waiter.0.fetch_add(1, Ordering::AcqRel) < WAITERS_MAX).then_some(waiter)
+    }
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 /// The session of header or query; the header decides where both stand.
@@ -137,26 +194,10 @@ fn limit(text: Option<&str>) -> Result<u32, Refusal> {
 }
 
 /// The word that a metric counts an outcome under.
-fn outcome_name<T, E: AsCode>(outcome: &Result<T, E>, fine: &'static str) -> &'static str {
-    outcome.as_ref().map_or_else(AsCode::code_name, |_| fine)
-}
-
-/// Errors that have a code, or none because the caller is gone.
-trait AsCode {
-    fn code_name(&self) -> &'static str;
-}
-
-impl AsCode for Refusal {
-    fn code_name(&self) -> &'static str {
-        self.code.as_str()
-    }
-}
-
-impl AsCode for Failed {
-    fn code_name(&self) -> &'static str {
-        match self {
-            Self::Refused(refusal) => refusal.code.as_str(),
-            Self::Gone(_) => "gone",
-        }
+fn outcome_name<T>(outcome: &Result<T, Failed>, fine: &'static str) -> &'static str {
+    match outcome {
+        Ok(_) => fine,
+        Err(Failed::Refused(refusal)) => refusal.code.as_str(),
+        Err(Failed::Gone(_)) => "gone",
     }
 }

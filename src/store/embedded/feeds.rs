@@ -3,8 +3,8 @@
 use rusqlite::{Connection, OptionalExtension as _, Params, Row, params};
 
 use super::batch::Batch;
+use super::checksum;
 use super::fault::{Failure, Fault};
-use super::pages;
 use crate::store::engine::{FeedChange, ItemBody, ItemPlace};
 use crate::store::feed::Ticker;
 use crate::store::keys::{AgentId, CallerId, FeedId, Hash};
@@ -205,7 +205,7 @@ impl Batch<'_> {
                 mark.weight,
                 body.answer,
                 Some(queries).filter(|queries| !queries.is_empty()),
-                pages::checksum(feed, mark.timestamp, &body.json),
+                checksum::of_item(feed, mark.timestamp, &body.json),
                 &body.json[..],
             ])?;
         for query in &body.queries {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, OpenFlags};
 
 use super::database::BUSY_TIMEOUT;
-use super::{pages, place, records};
+use super::{checksum, place};
 use crate::store::engine::{RecordKey, RecordKind};
 
 /// Why a store can't be copied or checked.
@@ -77,8 +77,8 @@ fn items(connection: &Connection) -> Result<usize, rusqlite::Error> {
     let mut rows = statement.query([])?;
     let mut bad = 0;
     while let Some(row) = rows.next()? {
-        let (feed, timestamp, checksum): (_, _, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
-        bad += usize::from(checksum != pages::checksum(feed, timestamp, row.get_ref(3)?.as_blob()?));
+        let (feed, timestamp, written): (_, _, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        bad += usize::from(written != checksum::of_item(feed, timestamp, row.get_ref(3)?.as_blob()?));
     }
     Ok(bad)
 }
@@ -90,12 +90,12 @@ fn kept(connection: &Connection) -> Result<usize, rusqlite::Error> {
     while let Some(row) = rows.next()? {
         let kind: u8 = row.get(0)?;
         let kinds = [RecordKind::Conversation, RecordKind::Answer, RecordKind::Query];
-        let (hash, version, checksum): (_, _, i64) = (row.get(1)?, row.get(2)?, row.get(3)?);
+        let (hash, version, written): (_, _, i64) = (row.get(1)?, row.get(2)?, row.get(3)?);
         let body = row.get_ref(4)?.as_blob()?;
         let is_whole = kinds
             .into_iter()
             .find(|known| *known as u8 == kind)
-            .is_some_and(|kind| checksum == records::checksum(RecordKey { kind, hash }, version, body));
+            .is_some_and(|kind| written == checksum::of_record(RecordKey { kind, hash }, version, body));
         bad += usize::from(!is_whole);
     }
     Ok(bad)

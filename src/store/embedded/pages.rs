@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
+use super::checksum;
 use super::fault::{Failure, Fault};
 use super::feeds::Feed;
 use crate::store::StoreError;
@@ -101,7 +102,7 @@ fn items(
             break;
         }
         let timestamp = row.get(0)?;
-        if row.get::<_, i64>(2)? != checksum(feed.id, timestamp, json) {
+        if row.get::<_, i64>(2)? != checksum::of_item(feed.id, timestamp, json) {
             return Err(StoreError::Corrupt("a news item".into()).into());
         }
         let place = ItemPlace { feed: feed.hash, timestamp };
@@ -126,13 +127,4 @@ fn answer(connection: &Connection, query: QueryKey, agent: AgentId) -> Result<Qu
         Some((Some(feed), Some(timestamp))) => QueryAnswer::At(ItemPlace { feed, timestamp }),
         Some(_) => QueryAnswer::Nowhere,
     })
-}
-
-/// Says whether an item is the one that was appended here.
-pub(super) fn checksum(feed: u64, timestamp: u64, json: &[u8]) -> i64 {
-    let mut hasher = blake3::Hasher::new();
-    hasher.update(&feed.to_le_bytes()).update(&timestamp.to_le_bytes()).update(json);
-    let mut sum = [0; 8];
-    hasher.finalize_xof().fill(&mut sum);
-    i64::from_le_bytes(sum)
 }

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::batch::Batch;
+use super::checksum;
 use super::fault::{Failure, Fault};
 use crate::store::StoreError;
 use crate::store::engine::{ItemPlace, Put, Record, RecordKey};
@@ -20,7 +21,7 @@ pub(super) fn record(connection: &Connection, key: RecordKey, now: u64) -> Resul
     let Some(row) = rows.next()? else { return Ok(None) };
     let version = row.get(0)?;
     let body = row.get_ref(5)?.as_blob().map_err(rusqlite::Error::from)?;
-    if row.get::<_, i64>(4)? != checksum(key, version, body) {
+    if row.get::<_, i64>(4)? != checksum::of_record(key, version, body) {
         return Err(StoreError::Corrupt("a record".into()).into());
     }
     let (feed, timestamp): (Option<Hash>, Option<u64>) = (row.get(2)?, row.get(3)?);
@@ -83,7 +84,7 @@ impl Batch<'_> {
                 expiry(self.now, put.ttl.as_millis()),
                 item.map(|item| item.feed),
                 item.map(|item| item.timestamp),
-                checksum(key, version, &put.body),
+                checksum::of_record(key, version, &put.body),
                 &put.body[..],
             ])?;
         self.keep_to_cap(put, owner)
@@ -187,13 +188,4 @@ fn expired_records(connection: &Connection, now: u64, limit: usize) -> Result<Ve
 /// SQLite's integers end at 2^63 - 1.
 fn expiry(now: u64, ttl: u128) -> u64 {
     u128::from(now).saturating_add(ttl).min(i64::MAX as u128) as u64
-}
-
-/// Says whether a record is the one that was put.
-pub(super) fn checksum(key: RecordKey, version: u64, body: &[u8]) -> i64 {
-    let mut hasher = blake3::Hasher::new();
-    hasher.update(&[key.kind as u8]).update(&key.hash).update(&version.to_le_bytes()).update(body);
-    let mut sum = [0; 8];
-    hasher.finalize_xof().fill(&mut sum);
-    i64::from_le_bytes(sum)
 }

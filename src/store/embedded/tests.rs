@@ -379,6 +379,35 @@ async fn wait_until(mut done: impl AsyncFnMut() -> bool) {
 }
 
 #[tokio::test]
+async fn what_retention_has_freed_is_given_back_to_the_disk() {
+    let (_directory, path) = used().await;
+    let store = serve(&path).unwrap();
+    for _ in 0..20 {
+        post(&store, own(&store), &"x".repeat(300_000)).await.unwrap();
+    }
+    store.close().await;
+    let connection = database::connect(&path.join("store.db"), Role::Writer).unwrap();
+    let pages = || connection.query_row("PRAGMA page_count", [], |row| row.get::<_, usize>(0)).unwrap();
+    let before = pages();
+    database::shrink(&connection, 100).unwrap();
+    assert_eq!(pages(), before, "nothing is free");
+    connection.execute_batch("DELETE FROM item").unwrap();
+    database::shrink(&connection, 100).unwrap();
+    assert_eq!(pages(), before - 100);
+}
+
+#[test]
+fn two_that_start_at_once_make_one_store() {
+    let directory = tempfile::tempdir().unwrap();
+    let stores = std::thread::scope(|scope| {
+        let starts = [(); 2].map(|()| scope.spawn(|| serve(&directory.path().join("data")).unwrap()));
+        starts.map(|start| start.join().unwrap())
+    });
+    let [one, two] = stores.map(|store| own(&store));
+    assert_eq!(one, two);
+}
+
+#[tokio::test]
 async fn a_full_queue_refuses_at_once_and_what_was_taken_is_written() {
     let (_directory, path) = used().await;
     let store = serve(&path).unwrap();

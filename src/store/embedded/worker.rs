@@ -330,8 +330,9 @@ fn begin_log(connection: &Connection) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Writes something, to learn whether that is possible again.
+/// Writes as much as a change may need, to learn whether that is possible again.
 fn probe(batch: &mut Batch<'_>) -> Result<(), Fault> {
-    batch.connection.execute("INSERT OR REPLACE INTO meta(name, value) VALUES ('probe', randomblob(16))", [])?;
+    batch.connection.execute("INSERT OR REPLACE INTO meta(name, value) VALUES ('probe', randomblob(65536))", [])?;
+    batch.connection.execute("DELETE FROM meta WHERE name = 'probe'", [])?;
     Ok(())
 }

@@ -13,11 +13,11 @@ pub enum Step {
     Wait,
     /// Send these bytes (in front of the first ones the head, 200 `text/event-stream`); go on reading.
     Write(Bytes),
-    /// Drop the exchange, render the request without what [`Again`] names, call [`Turn::again`], and send it.
+    /// Drop the exchange, render the request without what [`Again`] names, call [`super::Turn::again`], and send it.
     Retry(Again),
     /// A RESTAP upstream will answer under this query id, which is as it gave it: to be encoded in a path, and never
-    /// told to the caller. Follow it ([`crate::talk::follow`]), then call [`Turn::answer`] or [`Turn::fail`];
-    /// [`Turn::tick`] goes on meanwhile.
+    /// told to the caller. Follow it ([`crate::talk::follow`]), then call [`super::Turn::answer`] or [`super::Turn::fail`];
+    /// [`super::Turn::tick`] goes on meanwhile.
     Pending(String),
     /// The turn is over; drop the exchange.
     Over(Ending),

@@ -7,6 +7,7 @@ use std::time::Duration;
 use flate2::read::GzDecoder;
 use serde_json::Value;
 
+use super::secrets;
 use super::sse::{Events, Frame};
 use super::wait::PATIENCE;
 
@@ -68,6 +69,11 @@ impl Call {
             lines.push(format!("Content-Length: {}", self.body.len()));
         }
         lines.extend(self.headers.iter().map(|(name, value)| format!("{name}: {value}")));
+        for (_, id) in self.headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case("restap-session-id")) {
+            secrets::learn_session(id);
+        }
+        secrets::learn_sessions(&self.target);
+        secrets::learn_sessions(&String::from_utf8_lossy(&self.body));
         [lines.join("\r\n").as_bytes(), b"\r\n\r\n", &self.body].concat()
     }
 }
@@ -188,6 +194,12 @@ impl Connection {
                 std::mem::take(&mut self.buffer)
             }
         };
+        let body = String::from_utf8_lossy(&response.body);
+        if response.status < 400 {
+            secrets::learn_sessions(&body);
+        } else {
+            secrets::assert_none_in("an error", &body);
+        }
         response
     }
 

@@ -14,6 +14,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::client::{Call, Connection, Response, Stream};
+use super::secrets;
 use super::wait::{PATIENCE, Watched};
 
 /// The program under test.
@@ -193,12 +194,14 @@ impl Drop for Gateway {
             eprintln!("what the gateway said:\n{}", self.logs());
         } else {
             assert!(!self.logs().contains("panicked"), "{}", self.logs());
+            secrets::assert_none_in("the log", &self.logs());
         }
     }
 }
 
 /// Writes the file, with what every test wants where it says nothing of it.
 fn write(directory: &Path, file: &str) -> PathBuf {
+    secrets::learn_credentials(file);
     let mut text = file.to_owned();
     for (key, value) in
         [("listen:", "127.0.0.1:0"), ("admin:", "{listen: \"unix:admin.sock\"}"), ("store:", "{memory: {}}")]

@@ -2,6 +2,7 @@
 
 pub(crate) mod client;
 pub(crate) mod gateway;
+pub(crate) mod secrets;
 pub(crate) mod sse;
 pub(crate) mod upstream;
 pub(crate) mod wait;
@@ -10,7 +11,7 @@ pub(crate) use client::{Call, Connection, Response};
 pub(crate) use gateway::{Finished, Gateway, run};
 pub(crate) use sse::Events;
 pub(crate) use upstream::{Exchange, Request, Upstream};
-pub(crate) use wait::{Gate, PATIENCE, Watched};
+pub(crate) use wait::{Gate, PATIENCE, Watched, until};
 
 use serde_json::Value;
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::secrets;
 use super::wait::{PATIENCE, Watched};
 
 /// Bytes of a request's body that a service keeps; longer ones are counted only.
@@ -171,6 +172,11 @@ impl Drop for Upstream {
         self.stopped.store(true, Ordering::Release);
         // Wakes the thread that accepts.
         drop(TcpStream::connect(self.address));
+        if !std::thread::panicking() {
+            for request in self.requests() {
+                secrets::assert_no_session_in("a request to an upstream", &request.text());
+            }
+        }
     }
 }
 

@@ -37,6 +37,19 @@ impl<T> Watched<T> {
     }
 }
 
+/// Asks again and again, for what nothing tells of by itself.
+#[track_caller]
+pub(crate) fn until<R>(what: &str, mut found: impl FnMut() -> Option<R>) -> R {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(result) = found() {
+            return result;
+        }
+        assert!(Instant::now() < deadline, "never: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// A door that a test opens for a service that waits before it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Gate(Arc<Watched<bool>>);

@@ -124,7 +124,7 @@ impl Conversing {
     /// Talks with the upstream until the reply is over. What is proven is kept before anybody reads that it is.
     pub(super) async fn run<A: Audience>(mut self, audience: &mut A, delivery: Delivery) -> Result<Replied, Failed> {
         let talk = self.talk.clone();
-        let history = self.thread.as_ref().map(|thread| thread.history(talk.history)).unwrap_or_default();
+        let history = self.thread.as_ref().map(|thread| thread.history(&talk)).unwrap_or_default();
         let mut window = history.window(talk.history);
         let message_id = format!("msg_{}", uuid::Uuid::new_v4().simple());
         let mut turn = Turn::begin(self.opening(&message_id, delivery, !window.is_empty()), Instant::now());

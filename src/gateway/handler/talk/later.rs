@@ -23,7 +23,7 @@ use crate::gateway::lease::Held;
 use crate::gateway::live::{Agent, Talk};
 use crate::gateway::queries::{self, Ended};
 use crate::gateway::respond::{self, Answer, Failed};
-use crate::gateway::thread::Thread;
+use crate::gateway::thread::{Patience, Thread};
 use crate::restap::talk::{Dispatch, TalkReply};
 use crate::restap::{Delivery, ErrorCode, SessionId};
 use crate::store::settings::NewsSessions;
@@ -223,9 +223,12 @@ async fn run(
     // A process that stops gives its queries the time that its streams have.
     let _running = gateway.drain.enter();
     let agent = conversing.agent.clone();
-    let _permit = agent.queries.running.acquire().await;
     let ended = match open(&mut conversing, query.session.clone()).await {
-        Ok(()) => converse(conversing).await,
+        Ok(()) => {
+            // Those that wait for a session are none that run: they would keep others from it.
+            let _permit = agent.queries.running.acquire().await;
+            converse(conversing).await
+        }
         Err(refusal) => Err(refusal),
     };
     let ended = match waiting {
@@ -249,7 +252,8 @@ async fn open(conversing: &mut Conversing, session_id: Option<SessionId>) -> Res
     if session_id.is_some() {
         let gateway = &conversing.gateway;
         let of = (conversing.agent.id, &*conversing.talk);
-        conversing.thread = Some(Thread::open(&gateway.store, &gateway.queues, of, session_id).await?);
+        conversing.thread =
+            Some(Thread::open(&gateway.store, &gateway.queues, of, (session_id, Patience::QUERY)).await?);
     }
     conversing.read_news().await;
     Ok(())

@@ -18,10 +18,10 @@ use crate::gateway::ctx::RequestCtx;
 use crate::gateway::error::Refusal;
 use crate::gateway::live::{Agent, Talk};
 use crate::gateway::respond::{self, Answer, Failed};
-use crate::gateway::thread::Thread;
+use crate::gateway::thread::{Patience, Thread};
 use crate::gateway::{Gateway, body, fields};
 use crate::restap::talk::TalkRequest;
-use crate::restap::{Delivery, ErrorCode, HopCount};
+use crate::restap::{Delivery, ErrorCode, HopCount, Prefer};
 use crate::talk::Ending;
 use audience::{Audience, Caller};
 use conversing::{Conversing, Replied};
@@ -44,7 +44,7 @@ pub(in crate::gateway) async fn answer(
     fields::require_json(headers)?;
     let named = fields::session_header(headers)?;
     let key = fields::idempotency_key(headers)?;
-    let prefer = preference::read(headers);
+    let prefer = Prefer::read(headers);
     let hops = HopCount::read(headers)?;
     let limits = ctx.live.limits;
     let body = body::read(session, limits.body, limits.body_timeout).await?;
@@ -77,7 +77,8 @@ pub(in crate::gateway) async fn answer(
         return accepted.answer(caller.session, caller.ctx).await;
     }
     let thread = if talk.continues() {
-        let opening = Thread::open(&gateway.store, &gateway.queues, (agent.id, talk), asked.session_id);
+        let opening =
+            Thread::open(&gateway.store, &gateway.queues, (agent.id, talk), (asked.session_id, Patience::CALLER));
         Some(while_there(&mut caller, opening).await??)
     } else {
         None

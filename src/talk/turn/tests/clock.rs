@@ -188,8 +188,8 @@ fn bytes_that_never_stop_hide_no_timer() {
             let (mut flooded, began) = caller(delivery, |opening| opening.timers = timers);
             let step = flooded.hears(TEXT, began);
             flooded.take(step);
-            for (second, over) in [(end - 1, false), (end, true)] {
-                let step = flooded.turn.chunk(bytes, began + seconds(second));
+            for (now, over) in [(began + seconds(end - 1), false), (began + seconds(end), true)] {
+                let step = flooded.turn.chunk(bytes, now);
                 flooded.take(step);
                 assert_eq!(flooded.ending.is_some(), over);
             }
