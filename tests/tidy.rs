@@ -90,7 +90,9 @@ fn pingora_stays_behind_its_doors_and_pure_rooms_are_pure() {
             Some(Nature::Pure) => &[
                 "pingora",
                 "tokio::",
-                "async ",
+                "async fn",
+                "async move",
+                "async {",
                 ".await",
                 "tracing::",
                 "Instant::now",
