@@ -27,6 +27,9 @@ use support::{Call, Connection, Events, Gateway};
 /// How long real software may take to start.
 const START: Duration = Duration::from_mins(1);
 
+/// For services that want a model named.
+const MODEL: &str = ", model: m";
+
 /// What the tiny model answers, whatever it is asked.
 const ANSWER: &str = "Hello from a tiny real llama.cpp model €!";
 
@@ -84,7 +87,14 @@ fn llama() -> Option<Real> {
     let mut command = Command::new(python);
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/real/llama.py");
     command.arg(script).arg(model).arg(port.to_string());
-    Some(Real::start(command, port))
+    let llama = Real::start(command, port);
+    // It listens before it has loaded its model.
+    let loading = || Connection::open(([127, 0, 0, 1], port).into()).call(&Call::get("/health")).status != 200;
+    let began = Instant::now();
+    while loading() {
+        assert!(began.elapsed() < START, "the model did not load");
+    }
+    Some(llama)
 }
 
 fn llmock() -> Option<Real> {
@@ -116,7 +126,7 @@ fn a2a() -> Option<Real> {
 fn agent(url: &str, dialect: &str, (upstream, talk): (&str, &str)) -> Gateway {
     Gateway::start(&format!(
         "upstreams:\n  real: {{url: {url}, api_key: none{upstream}}}\n\
-         agent:\n  name: Real\n  talk: {{upstream: real, dialect: {dialect}, model: m{talk}}}\n"
+         agent:\n  name: Real\n  talk: {{upstream: real, dialect: {dialect}{talk}}}\n"
     ))
 }
 
@@ -124,7 +134,7 @@ fn agent(url: &str, dialect: &str, (upstream, talk): (&str, &str)) -> Gateway {
 fn llama_cpp_answers_in_json_and_token_by_token() {
     let Some(llama) = llama() else { return };
     for dialect in ["openai-chat", "openai-responses-stateless", "anthropic"] {
-        let gateway = agent(&llama.url(), dialect, ("", ""));
+        let gateway = agent(&llama.url(), dialect, ("", MODEL));
         let whole = gateway.talk("Who are you?").ok();
         assert_eq!(whole["reply"].as_str().unwrap().trim(), ANSWER, "{dialect}");
         let streamed = gateway.stream("Who are you?").events();
@@ -138,7 +148,8 @@ fn llama_cpp_answers_in_json_and_token_by_token() {
 #[test]
 fn a_conversation_with_llama_cpp_goes_on_in_its_session() {
     let Some(llama) = llama() else { return };
-    let gateway = agent(&llama.url(), "openai-chat", ("", ", options: {stream_options: {include_usage: true}}"));
+    let gateway =
+        agent(&llama.url(), "openai-chat", ("", ", model: m, options: {stream_options: {include_usage: true}}"));
     let first = gateway.talk("One").ok();
     let session = first["session_id"].as_str().unwrap();
     let second = gateway.call(&Call::talk("Two").session(session)).ok();
@@ -151,7 +162,7 @@ fn every_fault_of_llmock_is_told_to_the_caller() {
     let Some(llmock) = llmock() else { return };
     for (dialect, root) in [("openai-chat", ""), ("openai-responses", ""), ("anthropic", "/anthropic")] {
         let url = llmock.url() + root;
-        let gateway = agent(&url, dialect, (", timeout: {idle: 300ms}", ""));
+        let gateway = agent(&url, dialect, (", timeout: {idle: 300ms}", MODEL));
         let plain = gateway.stream("hello").events();
         assert_eq!(plain.names().last(), Some(&"done"), "{dialect}");
         assert!(!plain.text().is_empty(), "{dialect}");
@@ -183,7 +194,7 @@ fn aimock_answers_in_every_dialect_that_it_has() {
     for dialect in
         ["openai-chat", "openai-responses", "anthropic", "gemini", "ollama-chat", "ollama-generate", "cohere-v2"]
     {
-        let gateway = agent(&aimock.url(), dialect, ("", ""));
+        let gateway = agent(&aimock.url(), dialect, ("", MODEL));
         let whole = gateway.talk("hello").ok();
         assert_eq!(whole["reply"], "Hello from aimock, in several pieces.", "{dialect}");
         let streamed: Events = gateway.stream("hello").events();
