@@ -45,7 +45,8 @@ pub(crate) fn forward_session(id: &str) {
 pub(crate) fn learn_credentials(file: &str) {
     for (at, key) in file.match_indices("api_key: ") {
         let value: String = file[at + key.len()..].chars().take_while(|c| is_of_a_session(*c)).collect();
-        if !value.is_empty() {
+        // A shorter one is a placeholder, and a word that may stand anywhere.
+        if value.len() >= 8 {
             KNOWN.lock().unwrap().credentials.insert(value);
         }
     }
