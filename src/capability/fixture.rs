@@ -23,17 +23,7 @@ pub(super) fn settings(id: &str, method_and_endpoint: &str) -> Settings {
         output_schema: None,
         content_types: Vec::new(),
         output_formats: Vec::new(),
-        route: Route {
-            upstream: "api".to_owned(),
-            method,
-            path: endpoint.to_owned(),
-            query: Vec::new(),
-            headers: Vec::new(),
-            forward_headers: Vec::new(),
-            body: None,
-            response_body: None,
-            timeout: None,
-        },
+        route: Route::to("api", &method, endpoint),
         validate_request: Validate::Enforce,
     }
 }

@@ -35,13 +35,18 @@ fn flood(exchange: &mut Exchange<'_>, taken: &Watched<u64>) {
     }
 }
 
-#[test]
-fn a_caller_that_leaves_in_mid_stream_ends_the_upstream() {
-    let upstream = Upstream::start(|exchange| {
+/// A service that begins an answer and then says nothing until its caller leaves.
+fn half_an_answer() -> Upstream {
+    Upstream::start(|exchange| {
         exchange.open_stream();
         exchange.send(delta("Half"));
         exchange.wait_until_left();
-    });
+    })
+}
+
+#[test]
+fn a_caller_that_leaves_in_mid_stream_ends_the_upstream() {
+    let upstream = half_an_answer();
     let gateway = Gateway::start(&chatting(&upstream.url()));
     let mut stream = gateway.open(&Call::talk("hi").streamed());
     stream.next().unwrap();
@@ -67,11 +72,7 @@ fn a_caller_that_leaves_before_the_first_token_ends_the_upstream() {
 
 #[test]
 fn a_caller_that_resets_ends_the_upstream() {
-    let upstream = Upstream::start(|exchange| {
-        exchange.open_stream();
-        exchange.send(delta("Half"));
-        exchange.wait_until_left();
-    });
+    let upstream = half_an_answer();
     let gateway = Gateway::start(&chatting(&upstream.url()));
     let mut stream = gateway.open(&Call::talk("hi").streamed());
     stream.next().unwrap();

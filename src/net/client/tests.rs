@@ -1,3 +1,6 @@
+mod coding;
+mod names;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,7 +10,7 @@ use tokio::io::AsyncReadExt;
 use tokio::time::timeout;
 
 use super::*;
-use crate::net::stand_in::{PATIENCE, StandIn, client, get, peer, post, settings};
+use crate::net::stand_in::{Caller, PATIENCE, StandIn, client, get, peer, post, settings};
 use crate::net::{End, HttpVersion, Timer};
 
 const PLAIN: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
@@ -19,6 +22,17 @@ async fn text(response: &mut Response) -> Result<String, Error> {
         body.extend_from_slice(&chunk);
     }
     Ok(String::from_utf8(body).unwrap())
+}
+
+/// A response whose head and first bytes are `begun`, and the service's side of its connection.
+async fn answered(client: &Client, service: &StandIn, begun: &str) -> (Response, Caller) {
+    let peer = peer(client, service);
+    tokio::join!(async { client.send(&peer, get("/")).await.unwrap() }, async {
+        let mut caller = service.accept().await;
+        caller.request().await;
+        caller.send(begun).await;
+        caller
+    })
 }
 
 #[tokio::test]
@@ -335,13 +349,8 @@ async fn a_connection_that_the_service_wants_closed_is_closed() {
 #[tokio::test]
 async fn a_response_that_is_dropped_midway_ends_the_request_at_once() {
     let (service, client) = (StandIn::start().await, client());
-    let peer = peer(&client, &service);
-    let (mut response, mut caller) = tokio::join!(async { client.send(&peer, get("/")).await.unwrap() }, async {
-        let mut caller = service.accept().await;
-        caller.request().await;
-        caller.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n").await;
-        caller
-    });
+    let (mut response, mut caller) =
+        answered(&client, &service, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n").await;
     assert_eq!(response.chunk().await, Ok(Some(Bytes::from_static(b"ok"))));
     drop(response);
     assert!(caller.gone().await < Duration::from_millis(250));
@@ -365,12 +374,8 @@ async fn a_request_that_is_dropped_before_its_answer_ends_at_once() {
 async fn release_reads_the_end_of_the_framing_and_keeps_the_connection() {
     let (service, client) = (StandIn::start().await, client());
     let peer = peer(&client, &service);
-    let (mut response, mut caller) = tokio::join!(async { client.send(&peer, get("/")).await.unwrap() }, async {
-        let mut caller = service.accept().await;
-        caller.request().await;
-        caller.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n6\r\n[DONE]\r\n").await;
-        caller
-    });
+    let (mut response, mut caller) =
+        answered(&client, &service, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n6\r\n[DONE]\r\n").await;
     assert_eq!(response.chunk().await, Ok(Some(Bytes::from_static(b"[DONE]"))));
     tokio::join!(response.release(), caller.send("0\r\n\r\n"));
     let (next, ()) = tokio::join!(client.send(&peer, get("/")), async {
@@ -403,13 +408,8 @@ async fn release_gives_up_on_a_service_that_goes_on() {
 #[tokio::test]
 async fn what_is_there_is_read_without_waiting_and_what_is_not_is_not_lost() {
     let (service, client) = (StandIn::start().await, client());
-    let peer = peer(&client, &service);
-    let (mut response, mut caller) = tokio::join!(async { client.send(&peer, get("/")).await.unwrap() }, async {
-        let mut caller = service.accept().await;
-        caller.request().await;
-        caller.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").await;
-        caller
-    });
+    let (mut response, mut caller) =
+        answered(&client, &service, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").await;
     assert!(response.ready_chunk().is_none());
     caller.send("1\r\na\r\n1\r\nb\r\n1\r\nc\r\n").await;
     assert_eq!(response.chunk().await, Ok(Some(Bytes::from_static(b"a"))));
@@ -591,13 +591,7 @@ async fn metadata_addresses_are_never_connected_to() {
 #[tokio::test]
 async fn a_slow_reader_makes_the_service_wait() {
     let (service, client) = (StandIn::start().await, client());
-    let peer = peer(&client, &service);
-    let (mut response, mut caller) = tokio::join!(async { client.send(&peer, get("/")).await.unwrap() }, async {
-        let mut caller = service.accept().await;
-        caller.request().await;
-        caller.send("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n").await;
-        caller
-    });
+    let (mut response, mut caller) = answered(&client, &service, "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n").await;
     let mut written = 0;
     let part = vec![b'x'; 64 << 10];
     while let Ok(sent) =
@@ -655,147 +649,4 @@ fn a_request_shows_what_it_holds() {
     secret.set_sensitive(true);
     headers.insert(header::AUTHORIZATION, secret);
     assert!(!format!("{:?}", Request { headers, ..get("/") }).contains("s3cret"));
-}
-
-/// Gives the addresses that a test puts into it.
-struct Names(std::sync::Mutex<Vec<SocketAddr>>);
-
-#[async_trait::async_trait]
-impl Resolve for Names {
-    async fn resolve(&self, _host: &str, _port: u16) -> std::io::Result<Vec<SocketAddr>> {
-        Ok(self.0.lock().unwrap().clone())
-    }
-}
-
-async fn is_served_by(client: &Client, peer: &Peer, service: &StandIn) {
-    let (answer, ()) = tokio::join!(client.send(peer, get("/")), async {
-        let mut caller = service.accept().await;
-        assert!(caller.request().await.contains("Host: service.test\r\n"));
-        caller.send("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n").await;
-    });
-    answer.unwrap();
-}
-
-#[tokio::test]
-async fn an_address_that_is_closed_is_passed_over_for_the_next() {
-    let (gone, service) = (StandIn::start().await.address(), StandIn::start().await);
-    let names = Arc::new(Names(vec![gone, service.address()].into()));
-    let client = Client::with_resolver(Roots::none(), names);
-    let peer = client.peer(&settings("http://service.test")).unwrap();
-    for _ in 0..4 {
-        is_served_by(&client, &peer, &service).await;
-    }
-}
-
-#[tokio::test]
-async fn an_address_that_swallows_everything_costs_its_share_of_the_connect_timer() {
-    // A listener whose backlog is full: connecting to it hangs.
-    let full = tokio::net::TcpSocket::new_v4().unwrap();
-    full.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-    let full = full.listen(0).unwrap();
-    let address = full.local_addr().unwrap();
-    let mut filling = Vec::new();
-    while let Ok(stream) = timeout(Duration::from_millis(100), tokio::net::TcpStream::connect(address)).await {
-        filling.push(stream.unwrap());
-        assert!(filling.len() < 100);
-    }
-    let service = StandIn::start().await;
-    let names = Arc::new(Names(vec![address, service.address()].into()));
-    let client = Client::with_resolver(Roots::none(), names);
-    let patient = peer::Settings { connect: Duration::from_secs(1), ..settings("http://service.test") };
-    let peer = client.peer(&patient).unwrap();
-    let start = Instant::now();
-    is_served_by(&client, &peer, &service).await;
-    assert!((400..900).contains(&start.elapsed().as_millis()), "{:?}", start.elapsed());
-    // From now on it is tried last.
-    let start = Instant::now();
-    is_served_by(&client, &peer, &service).await;
-    assert!(start.elapsed() < Duration::from_millis(400));
-}
-
-#[tokio::test]
-async fn a_service_that_moved_is_found_again() {
-    let (before, after) = (StandIn::start().await, StandIn::start().await);
-    let names = Arc::new(Names(vec![before.address()].into()));
-    let client = Client::with_resolver(Roots::none(), Arc::clone(&names) as Arc<dyn Resolve>);
-    let peer = client.peer(&settings("http://service.test")).unwrap();
-    is_served_by(&client, &peer, &before).await;
-    drop(before);
-    *names.0.lock().unwrap() = vec![after.address()];
-    assert!(client.send(&peer, get("/")).await.is_err());
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    is_served_by(&client, &peer, &after).await;
-}
-
-#[tokio::test]
-async fn a_name_server_that_is_silent_meets_the_connect_timer() {
-    struct Silent;
-    #[async_trait::async_trait]
-    impl Resolve for Silent {
-        async fn resolve(&self, _host: &str, _port: u16) -> std::io::Result<Vec<SocketAddr>> {
-            std::future::pending().await
-        }
-    }
-    let client = Client::with_resolver(Roots::none(), Arc::new(Silent));
-    let hurried = peer::Settings { connect: Duration::from_millis(50), ..settings("http://service.test") };
-    let peer = client.peer(&hurried).unwrap();
-    let error = client.send(&peer, get("/")).await.err().unwrap();
-    assert_eq!(error.to_string(), "`service.test` can't be resolved: no answer in time");
-    assert!(error.is_unsent());
-    assert!(peer.http_peer().await.is_err());
-}
-
-#[tokio::test]
-async fn a_body_that_is_compressed_unasked_is_decoded_as_it_comes() {
-    use std::io::Write;
-
-    let (service, client) = (StandIn::start().await, client());
-    let peer = peer(&client, &service);
-    let request = Request { coding: Coding::Decoded, ..get("/") };
-    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
-    encoder.write_all(b"data: one\n\n").unwrap();
-    encoder.flush().unwrap();
-    let first = std::mem::take(encoder.get_mut());
-    encoder.write_all(b"data: two\n\n").unwrap();
-    let second = encoder.finish().unwrap();
-    for whole in [true, false] {
-        let (answer, (mut caller, seen)) = tokio::join!(client.send(&peer, request.clone()), async {
-            let mut caller = service.accept().await;
-            let seen = caller.request().await;
-            let head = "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nConnection: close\r\n";
-            caller.send(format!("{head}Content-Length: {}\r\n\r\n", first.len() + second.len())).await;
-            caller.send(&first).await;
-            (caller, seen)
-        });
-        let mut response = answer.unwrap();
-        assert!(seen.to_lowercase().contains("\naccept-encoding: identity\r\n"));
-        assert!(
-            !response.headers.contains_key(header::CONTENT_ENCODING)
-                && !response.headers.contains_key(header::CONTENT_LENGTH)
-        );
-        assert_eq!(response.chunk().await, Ok(Some(Bytes::from_static(b"data: one\n\n"))));
-        assert_eq!(response.end(), None);
-        if whole {
-            caller.send(&second).await;
-            assert_eq!(text(&mut response).await.as_deref(), Ok("data: two\n\n"));
-            assert_eq!(response.end(), Some(End::Framed));
-        } else {
-            drop(caller);
-            assert_eq!(response.chunk().await, Err(Error::Truncated));
-        }
-    }
-}
-
-#[tokio::test]
-async fn a_gzip_that_is_cut_within_whole_framing_is_truncated() {
-    let (service, client) = (StandIn::start().await, client());
-    let peer = peer(&client, &service);
-    let request = Request { coding: Coding::Decoded, ..get("/") };
-    let (answer, _caller) = tokio::join!(client.send(&peer, request), async {
-        let mut caller = service.accept().await;
-        caller.request().await;
-        caller.send(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\n\x1f\x8b\x08\x00").await;
-        caller
-    });
-    assert_eq!(text(&mut answer.unwrap()).await, Err(Error::Truncated));
 }
