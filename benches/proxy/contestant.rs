@@ -25,8 +25,11 @@ impl Contestant {
         let file = folder.path().join("gateway.yaml");
         let text = format!(
             "listen: 127.0.0.1:0\nadmin: off\nlog: {{access: false, level: error}}\n\
-             agent:\n  name: Bench\n  upstream: http://{upstream}\n  talk: {{upstream: http://{upstream}, dialect: openai-chat, model: bench}}\n  \
-             capabilities: [{{id: weather, endpoint: '/weather/{{city}}'}}]\n"
+             agents:\n  bench:\n    base_path: /\n    upstream: http://{upstream}\n    \
+             talk: {{upstream: http://{upstream}, dialect: openai-chat, model: bench}}\n    \
+             capabilities: [{{id: weather, endpoint: '/weather/{{city}}'}}]\n  \
+             forgetful:\n    base_path: /forgetful\n    talk: {{upstream: http://{upstream}, dialect: openai-chat, \
+             model: bench, history: {{turns: 0}}, news: {{items: 0}}}}\n"
         );
         fs::write(&file, text).unwrap();
         let mut process = Command::new(env!("CARGO_BIN_EXE_restap-gateway"))

@@ -90,10 +90,22 @@ fn scenarios() -> Vec<Scenario> {
             load: requests(32),
         },
         Scenario {
-            name: "talk, stream of 50 deltas 5 ms apart",
+            name: "talk, stream of 50 deltas 5 ms apart, kept",
             gateway: post("/talk", "text/event-stream", message),
             passed: Some(post("/v1/chat/completions", "text/event-stream", prompt)),
             load: Load::Stream { connections: 8 },
+        },
+        Scenario {
+            name: "talk, stream of 50 deltas 5 ms apart, nothing kept",
+            gateway: post("/forgetful/talk", "text/event-stream", message),
+            passed: Some(post("/v1/chat/completions", "text/event-stream", prompt)),
+            load: Load::Stream { connections: 8 },
+        },
+        Scenario {
+            name: "talk, one stream of 50 deltas 5 ms apart, nothing kept",
+            gateway: post("/forgetful/talk", "text/event-stream", message),
+            passed: Some(post("/v1/chat/completions", "text/event-stream", prompt)),
+            load: Load::Stream { connections: 1 },
         },
         Scenario {
             name: "catalog, local answer",

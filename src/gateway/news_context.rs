@@ -24,7 +24,7 @@ pub(super) async fn read(
     let wants = |from| talk.news.from == from || talk.news.from == NewsFrom::Both;
     match thread {
         Some(thread) => {
-            if wants(NewsFrom::Session) && talk.remembers() {
+            if wants(NewsFrom::Session) && talk.remembers() && !thread.is_new() {
                 let feed = keys.feed(agent.id, Some(&thread.session_id));
                 let seen = &mut thread.news().session;
                 items.extend(since(gateway, feed, seen, talk.news.items).await?);

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::OwnedMutexGuard;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::error::Refusal;
@@ -56,27 +57,46 @@ pub(super) struct Thread {
     id: ConversationId,
     conversation: Conversation,
     turn: Option<HeldTurn>,
+    /// The turn of a session that was minted here, which nobody knows yet.
+    coming: Option<JoinHandle<Result<HeldTurn, Refusal>>>,
 }
 
 impl Thread {
-    /// Takes or mints the session and, where turns are remembered here, waits for its turn.
+    /// Takes or mints the session and, where turns are remembered here, waits for its turn. That of a minted one is
+    /// taken meanwhile, as nobody can be before it; [`Self::claim`] waits for it.
     pub(super) async fn open(
         store: &Arc<Store>,
         queues: &Queues,
         (agent, talk): (AgentId, &Talk),
         (session_id, patience): (Option<SessionId>, Patience),
     ) -> Result<Self, Refusal> {
-        let is_new = session_id.is_none();
+        let is_minted = session_id.is_none();
         let session_id = session_id.unwrap_or_else(SessionId::mint);
         let id = store.keys().conversation(agent, None, &session_id);
-        let mut thread = Self { session_id, id, conversation: Conversation::default(), turn: None };
+        let mut thread = Self { session_id, id, conversation: Conversation::default(), turn: None, coming: None };
         if talk.remembers() {
-            thread.turn = Some(HeldTurn::wait(store, queues, store.keys().turn_lease(id), patience).await?);
-            if !is_new {
+            let turn = HeldTurn::wait(store.clone(), queues.clone(), store.keys().turn_lease(id), patience);
+            if is_minted {
+                thread.coming = Some(tokio::spawn(turn));
+            } else {
+                thread.turn = Some(turn.await?);
                 thread.conversation = store.conversation(id).await?;
             }
         }
         Ok(thread)
+    }
+
+    /// Waits until the turn is held. Before that nobody may learn the session's id.
+    pub(super) async fn claim(&mut self) -> Result<(), Refusal> {
+        if let Some(coming) = self.coming.take() {
+            self.turn = Some(coming.await.map_err(|_| Refusal::internal())??);
+        }
+        Ok(())
+    }
+
+    /// Whether the session was minted for this turn, so that nothing can be there for it yet.
+    pub(super) fn is_new(&self) -> bool {
+        self.coming.is_some()
     }
 
     /// The conversation's name for the upstream, which says nothing of the session id.
@@ -149,14 +169,14 @@ struct HeldTurn {
 }
 
 impl HeldTurn {
-    async fn wait(store: &Arc<Store>, queues: &Queues, key: LeaseKey, patience: Patience) -> Result<Self, Refusal> {
+    async fn wait(store: Arc<Store>, queues: Queues, key: LeaseKey, patience: Patience) -> Result<Self, Refusal> {
         let deadline = Instant::now() + patience.wait;
-        let (place, gate) = Place::take(queues, key, patience.queue_max).ok_or_else(busy)?;
+        let (place, gate) = Place::take(&queues, key, patience.queue_max).ok_or_else(busy)?;
         let gate = tokio::time::timeout_at(deadline, gate.lock_owned()).await.map_err(|_| busy())?;
         // Only another process can hold the lease now, or a turn that ended just before.
         loop {
             if let Some(lease) = store.acquire(key).await? {
-                return Ok(Self { lease: Held::new(store, lease), _place: place, _gate: gate });
+                return Ok(Self { lease: Held::new(&store, lease), _place: place, _gate: gate });
             }
             if Instant::now() >= deadline {
                 return Err(busy());

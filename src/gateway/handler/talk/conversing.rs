@@ -150,6 +150,7 @@ impl Conversing {
                         talk.upstream.as_ref().map_or(Wire::Silent, |upstream| self.follow(upstream, &turn, query_id));
                 }
                 Step::Over(ending) => {
+                    self.claim().await?;
                     wire.let_go(&turn);
                     let failure = self.finish(&turn, message_id).await;
                     let ending = match ending {
@@ -170,6 +171,7 @@ impl Conversing {
                     step = turn.chunk(&bytes, Instant::now());
                     continue;
                 }
+                self.claim().await?;
                 audience.write(pending.split().freeze()).await?;
             }
             let tick = turn.next_deadline().map_or_else(far_away, tokio::time::Instant::from_std);
@@ -214,6 +216,14 @@ impl Conversing {
                     return Err(respond::gone());
                 }
             };
+        }
+    }
+
+    /// Waits for the session's turn, if it is still to come: whatever is written names the session.
+    async fn claim(&mut self) -> Result<(), Refusal> {
+        match &mut self.thread {
+            Some(thread) => thread.claim().await,
+            None => Ok(()),
         }
     }
 
