@@ -2,6 +2,7 @@
 
 mod feeds;
 mod order;
+mod rates;
 mod records;
 
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use crate::yaml::Secret;
 
 pub(crate) use feeds::*;
 pub(crate) use order::*;
+pub(crate) use rates::*;
 pub(crate) use records::*;
 
 /// Makes a test of every function of the contract; `$bench` is a function that returns a [`Bench`].
@@ -64,6 +66,10 @@ macro_rules! hold {
             a_query_is_kept_and_answered_in_its_feed
             a_query_is_answered_once
             the_answer_of_a_query_belongs_to_the_owner_of_its_feed
+            a_rate_takes_so_many_at_once_and_gives_them_back_evenly
+            a_rate_is_counted_by_all_who_share_the_store
+            a_clock_that_steps_back_locks_nobody_out
+            counters_are_bounded_and_those_in_use_stay
             pollers_see_every_item_once_whatever_happens
         }
     };

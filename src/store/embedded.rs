@@ -2,7 +2,8 @@
 //!
 //! One thread writes: it takes all changes that wait, makes them one transaction and answers when the disk has it, so
 //! that a flush serves many. A few threads read, each in a snapshot of its own, beside the writer. The database is in
-//! WAL mode with `synchronous = FULL`; leases alone are not flushed, since a power loss ends what they hold apart.
+//! WAL mode with `synchronous = FULL`; leases and rate counters alone are not flushed, since a power loss ends what
+//! they hold apart.
 //! Two processes may have the store open, each with such threads: SQLite puts their transactions in one order.
 
 mod batch;
@@ -14,6 +15,7 @@ mod inspect;
 mod pages;
 mod place;
 mod queue;
+mod rates;
 mod readers;
 mod records;
 mod retention;
@@ -33,8 +35,9 @@ use rusqlite::Connection;
 use super::clock::Clock;
 use super::engine::{Bounds, Change, Committed, Engine, EnginePage, PageRead, Record, RecordKey};
 use super::health::Health;
-use super::keys::{Hash, Keys};
+use super::keys::{Hash, Keys, RateKey};
 use super::lease::Lease;
+use super::rate::{Allowance, Rate};
 use super::{OpenError, StoreError};
 use crate::yaml::Secret;
 pub use inspect::{InspectError, backup, check};
@@ -141,6 +144,10 @@ impl Engine for Embedded {
 
     async fn release(&self, lease: Lease) -> Result<(), StoreError> {
         self.writer.write(0, false, move |batch| Ok(batch.release(lease)?)).await
+    }
+
+    async fn spend(&self, key: RateKey, rate: Rate) -> Result<Allowance, StoreError> {
+        self.writer.write(0, false, move |batch| Ok(batch.spend(key, rate)?)).await
     }
 
     async fn health(&self) -> Health {

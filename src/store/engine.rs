@@ -1,4 +1,4 @@
-//! `Engine`: what a place to keep things must do. Four nouns: feeds, records, leases, and changes to them.
+//! `Engine`: what a place to keep things must do. Five nouns: feeds, records, leases, changes to them, and rates.
 //!
 //! A new engine is one file that implements this trait, one variant of [`settings::Engine`](super::settings::Engine)
 //! and one line in [`open`](super::open); its tests call `contract::hold!`. Everything that callers of the store see
@@ -14,8 +14,9 @@ use bytes::Bytes;
 
 use super::StoreError;
 use super::health::Health;
-use super::keys::{AgentId, CallerId, FeedId, Hash, QueryKey};
+use super::keys::{AgentId, CallerId, FeedId, Hash, QueryKey, RateKey};
 use super::lease::Lease;
+use super::rate::{Allowance, Rate};
 use super::settings::Retention;
 
 /// One place to keep things.
@@ -49,6 +50,10 @@ pub trait Engine: Send + Sync + 'static {
 
     /// Lets go of a lease, if it is still held.
     async fn release(&self, lease: Lease) -> Result<(), StoreError>;
+
+    /// Counts one more under this key if the rate allows it. Counters need not outlive the engine, and what is full
+    /// again is forgotten.
+    async fn spend(&self, key: RateKey, rate: Rate) -> Result<Allowance, StoreError>;
 
     /// How it is. Never fails and never waits for long.
     async fn health(&self) -> Health;
@@ -257,6 +262,8 @@ pub struct Limits {
     pub conversations: Cap,
     /// Kept answers of a caller, and the bytes of all of them.
     pub answers: Cap,
+    /// Rate counters of all agents; the ones that are nearest to be full go first.
+    pub rates: u64,
 }
 
 /// Records of one kind and one owner.
@@ -286,6 +293,7 @@ impl Default for Limits {
             agent_feeds: 100_000,
             conversations: Cap { records: 100_000, bytes: 256 << 20 },
             answers: Cap { records: 10_000, bytes: 256 << 20 },
+            rates: 100_000,
         }
     }
 }

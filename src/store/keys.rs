@@ -62,6 +62,10 @@ pub struct LeaseKey(pub Hash);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct QueryKey(pub Hash);
 
+/// What is counted together against a rate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RateKey(pub Hash);
+
 /// A request that is answered once, by its idempotency key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct OnceKey {
@@ -165,6 +169,12 @@ impl Keys {
         let unowned: &[u8] = if caller.is_empty() && session.is_empty() { &digest } else { &[] };
         let parts = [&scope.agent.0, scope.operation.as_bytes(), caller, session, unowned, key.as_bytes()];
         OnceKey { hash: self.hash("once", &parts), bucket: self.hash("once of", &[&scope.agent.0, caller]), digest }
+    }
+
+    /// What a caller of an agent does as a member of a group; all anonymous callers of a group count together.
+    pub fn rate(&self, agent: AgentId, group: &str, caller: Option<CallerId>) -> RateKey {
+        let caller: &[u8] = caller.as_ref().map_or(&[], |caller| &caller.0);
+        RateKey(self.hash("rate", &[&agent.0, group.as_bytes(), caller]))
     }
 
     /// What is held while the first request of a key runs.
@@ -303,6 +313,10 @@ mod tests {
             keys.conversation(a, caller, &other).hash,
             keys.turn_lease(keys.conversation(a, None, &one)).0,
             keys.query("aaaaaaaaaaaaaaaa").0,
+            keys.rate(a, "g", None).0,
+            keys.rate(b, "g", None).0,
+            keys.rate(a, "h", None).0,
+            keys.rate(a, "g", caller).0,
         ];
         let different: std::collections::HashSet<_> = names.iter().collect();
         assert_eq!(different.len(), names.len());

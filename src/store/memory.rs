@@ -1,6 +1,7 @@
 //! `Memory`: everything in this process, nothing of which outlives it. For trials, tests and agents that may forget.
 
 mod feeds;
+mod rates;
 mod records;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,9 +13,11 @@ use super::StoreError;
 use super::clock::Clock;
 use super::engine::{Bounds, Change, Committed, Engine, EnginePage, PageRead, QueryAnswer, Record, RecordKey};
 use super::health::Health;
-use super::keys::Hash;
+use super::keys::{Hash, RateKey};
 use super::lease::Lease;
+use super::rate::{Allowance, Rate};
 use feeds::Feeds;
+use rates::Rates;
 use records::{Leases, Records};
 
 /// The engine.
@@ -30,6 +33,7 @@ struct Kept {
     feeds: Feeds,
     records: Records,
     leases: Leases,
+    rates: Rates,
 }
 
 impl Memory {
@@ -88,6 +92,10 @@ impl Engine for Memory {
             kept.leases.release(lease);
             Ok(())
         })
+    }
+
+    async fn spend(&self, key: RateKey, rate: Rate) -> Result<Allowance, StoreError> {
+        self.with(|kept, now| Ok(kept.rates.spend(key, rate, self.bounds.limits.rates, now)))
     }
 
     async fn health(&self) -> Health {

@@ -13,6 +13,7 @@ pub mod lease;
 pub mod memory;
 pub mod once;
 pub mod query;
+pub mod rate;
 pub mod settings;
 
 mod clock;
@@ -33,11 +34,12 @@ pub use conversation::{Conversation, NewsRead, Turn, TurnEnd};
 pub use engine::{Engine, Reader};
 pub use feed::{Item, NewItem, Page, PageRequest, Receipt};
 pub use health::Health;
-pub use keys::{AgentId, CallerId, ConversationId, FeedId, Keys, LeaseKey, OnceKey, OnceScope};
+pub use keys::{AgentId, CallerId, ConversationId, FeedId, Keys, LeaseKey, OnceKey, OnceScope, RateKey};
 pub use lease::{LEASE_RENEWAL, LEASE_TERM, Lease};
 pub use news_id::NewsId;
 pub use once::Claim;
 pub use query::Query;
+pub use rate::{Allowance, Rate};
 pub use settings::{NewsSettings, Settings};
 
 use embedded::Taken;

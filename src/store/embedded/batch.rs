@@ -43,6 +43,8 @@ pub(super) struct Upkeep {
     /// Feeds with items that wait to be removed.
     pub(super) litter: VecDeque<u64>,
     littered: HashSet<u64>,
+    /// Rate counters.
+    pub(super) rates: Option<u64>,
 }
 
 impl Upkeep {

@@ -12,7 +12,7 @@ use crate::store::keys::{Hash, Keys};
 const APPLICATION_ID: i32 = 0x7267_7374;
 
 /// Every version's step from the one before. A released step is never changed.
-const MIGRATIONS: &[&str] = &[include_str!("schema.sql")];
+const MIGRATIONS: &[&str] = &[include_str!("schema.sql"), include_str!("rates.sql")];
 
 /// How long a statement waits for another process.
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);

@@ -7,7 +7,7 @@ use rusqlite::Connection;
 use super::batch::{Batch, Upkeep};
 use super::fault::Fault;
 use super::feeds::Feed;
-use super::{records, retention};
+use super::{rates, records, retention};
 use crate::store::engine::Bounds;
 
 /// How long a slice may hold up those who write.
@@ -32,13 +32,14 @@ pub(super) struct Due {
     feeds: Vec<u64>,
     litter: bool,
     expired: bool,
+    full: bool,
     /// The highest timestamp of the feeds that were looked at.
     pub(super) newest: u64,
 }
 
 impl Due {
     pub(super) fn is_empty(&self) -> bool {
-        self.feeds.is_empty() && !self.litter && !self.expired
+        self.feeds.is_empty() && !self.litter && !self.expired && !self.full
     }
 }
 
@@ -74,6 +75,7 @@ impl Sweep {
             feeds: due,
             litter: !upkeep.litter.is_empty(),
             expired: records::anything_expired(connection, now)?,
+            full: rates::any_full(connection, now)?,
             newest: next.iter().map(Feed::last).max().unwrap_or(0),
         })
     }
@@ -94,7 +96,9 @@ impl Sweep {
         }
         let mut pending = true;
         while pending && begun.elapsed() < SLICE {
-            pending = batch.remove(STEP)? == STEP || (due.expired && batch.drop_expired(STEP)? == STEP);
+            pending = batch.remove(STEP)? == STEP
+                || (due.expired && batch.drop_expired(STEP)? == STEP)
+                || (due.full && batch.drop_full(STEP)? == STEP);
         }
         self.pending = pending;
         Ok(())

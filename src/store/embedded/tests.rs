@@ -268,7 +268,7 @@ fn sweep(path: &Path, bounds: &Bounds, now: u64) {
 
 fn count(path: &Path) -> BTreeMap<&'static str, u64> {
     let connection = Connection::open(path.join("store.db")).unwrap();
-    let tables = ["agent", "feed", "item", "item_query", "dropped", "owner", "record", "lease"];
+    let tables = ["agent", "feed", "item", "item_query", "dropped", "owner", "record", "lease", "rate"];
     let rows = |table| connection.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap();
     tables.into_iter().map(|table| (table, rows(table))).collect()
 }
@@ -289,6 +289,7 @@ async fn what_is_out_of_date_leaves_the_disk_without_a_write() {
     post(&store, own(&store), "own").await.unwrap();
     store.start_query(&Query::new("query".into(), agent)).await.unwrap();
     store.acquire(store.keys().query_lease(store.keys().query("query"))).await.unwrap();
+    store.spend(store.keys().rate(agent, "everyone", None), Rate::new(1, Duration::from_hours(1))).await.unwrap();
     store.close().await;
 
     let bounds = bounds();
@@ -298,7 +299,7 @@ async fn what_is_out_of_date_leaves_the_disk_without_a_write() {
     // Nine session feeds of those that were used last; each was dropped once meanwhile or not at all.
     assert_eq!(kept["item"], kept["item_query"] + 1);
     assert!(kept["item"] < 100, "items of dropped feeds are removed");
-    assert_eq!((kept["record"], kept["lease"]), (1, 1));
+    assert_eq!((kept["record"], kept["lease"], kept["rate"]), (1, 1, 1));
 
     clock.forward(Duration::from_hours(24 * 31));
     sweep(directory.path(), &bounds, clock.unix_ms());
@@ -311,6 +312,7 @@ async fn what_is_out_of_date_leaves_the_disk_without_a_write() {
         ("item_query", 0),
         ("lease", 0),
         ("owner", 0),
+        ("rate", 0),
         ("record", 0),
     ];
     assert_eq!(kept, BTreeMap::from(expected));
