@@ -5,7 +5,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use crate::restap::catalog::{Location, Parameter};
 use crate::yaml::Secret;
 
-use super::settings::Validate;
+use super::settings::{Report, Validate};
 use super::{Capability, CookiePolicy, Found, Params, Route, Service, Settings, Table};
 
 /// `GET /weather/{city}` as `"GET /weather/{city}"`, with the id in front where several are needed.
@@ -25,6 +25,7 @@ pub(super) fn settings(id: &str, method_and_endpoint: &str) -> Settings {
         output_formats: Vec::new(),
         route: Route::to("api", &method, endpoint),
         validate_request: Validate::Enforce,
+        report: Report::Off,
     }
 }
 

@@ -42,6 +42,20 @@ pub struct Settings {
     pub route: Route,
     /// `validate.request`; `Off` where no `input_schema` and no parameter is written.
     pub validate_request: Validate,
+    /// Whether each call ends as an item of news.
+    pub report: Report,
+}
+
+/// `report:` of a capability: which feed says how a call ended, and how much of it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Report {
+    /// None.
+    #[default]
+    Off,
+    /// That of the caller's session with the result, else the agent's own without it.
+    On,
+    /// The agent's own with the result too, for everybody to read.
+    WithResult,
 }
 
 /// `route:` of a capability.
@@ -109,6 +123,7 @@ impl Settings {
             let validate = fields.with("validate", "What happens to requests that break the schemas.", |slot| {
                 slot.section("validate", |fields| Some(Validate::take(fields, inputs)))
             });
+            let report = fields.with("report", "Whether the end of each call becomes news.", Report::take);
             if let Some(node) = fields.node().filter(|_| route.upstream.is_empty()) {
                 let problem = Problem::error(node, "the capability has no upstream").at_key();
                 fields.problem(problem.help("add `route: {upstream: …}` here, or `upstream` to the agent"));
@@ -128,6 +143,7 @@ impl Settings {
                 output_formats: output_formats.unwrap_or_default(),
                 route,
                 validate_request: validate.unwrap_or(Validate::by_default(inputs)),
+                report: report.unwrap_or_default(),
             })
         })
     }
@@ -170,6 +186,21 @@ impl Route {
         self.body = fields.optional::<ByteSize>("body", doc).map(Into::into);
         self.response_body = fields.optional::<ByteSize>("response_body", "The largest response body.").map(Into::into);
         self.timeout = fields.optional::<Period>("timeout", "Over the whole exchange.").map(Into::into);
+    }
+}
+
+impl Report {
+    fn take(slot: Slot<'_, '_>) -> Option<Self> {
+        slot.mapping_or(
+            |slot| {
+                slot.section("report", |fields| {
+                    let doc = "Whether the result also stands in the agent's own feed, which every caller may read.";
+                    let result = fields.or("result", false, doc);
+                    Some(if result { Self::WithResult } else { Self::On })
+                })
+            },
+            |slot| slot.boolean().map(|on| if on { Self::On } else { Self::Off }),
+        )
     }
 }
 

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::settings::Agent;
+use crate::capability::settings::Report;
 use crate::restap::catalog::Card;
 use crate::yaml::{Fields, Mismatch, Node, Problem, Scalar, Slot, Switch};
 use crate::{capability, store, talk};
@@ -55,6 +56,13 @@ impl<'d> Draft<'d> {
             if let Some(node) = node.get("talk").and_then(|talk| talk.get("news")).filter(|_| news == Some(Switch::Off))
             {
                 fields.problem(Problem::error(node, "`news` does nothing here: the agent has `news: off`").at_key());
+            }
+            if news == Some(Switch::Off) {
+                for node in capabilities.iter().flatten().filter(|(_, settings)| settings.report != Report::Off) {
+                    let Some(node) = node.0.and_then(|node| node.get("report")) else { continue };
+                    let problem = Problem::error(node, "`report` does nothing here: the agent has `news: off`");
+                    fields.problem(problem.at_key().help("leave one of them out"));
+                }
             }
             let default_base = if host.is_some() { String::new() } else { base.to_owned() };
             let capabilities = capabilities.unwrap_or_default().into_iter();

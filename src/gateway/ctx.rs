@@ -13,6 +13,7 @@ use prometheus::IntGauge;
 
 use super::drain::Running;
 use super::handler::capability::ProxiedCall;
+use super::job::Job;
 use super::live::{Agent, Live};
 use crate::restap::ErrorCode;
 use crate::telemetry::Metrics;
@@ -45,6 +46,8 @@ pub(super) struct RequestCtx {
     pub cors: Option<HeaderValue>,
     /// The call that Pingora's hooks carry on.
     pub proxied: Option<ProxiedCall>,
+    /// The call's report, until the call is over.
+    pub job: Option<Job>,
     /// Why the request failed, for the log.
     pub refused: Option<ErrorCode>,
     /// The service that was asked.
@@ -79,6 +82,7 @@ impl RequestCtx {
             path: "".into(),
             cors: None,
             proxied: None,
+            job: None,
             refused: None,
             upstream: None,
             _running: running,
@@ -87,8 +91,11 @@ impl RequestCtx {
     }
 
     /// Adds what every answer carries.
-    pub(super) fn finish_head(&self, head: &mut ResponseHeader) -> pingora::Result<()> {
+    pub(super) fn finish_head(&mut self, head: &mut ResponseHeader) -> pingora::Result<()> {
         head.insert_header(REQUEST_ID, &self.id)?;
+        if let Some(job) = &mut self.job {
+            job.head(head)?;
+        }
         if let Some(origin) = &self.cors {
             head.insert_header(ACCESS_CONTROL_ALLOW_ORIGIN, origin)?;
             head.insert_header(ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED)?;
@@ -98,6 +105,21 @@ impl RequestCtx {
             }
         }
         Ok(())
+    }
+
+    /// Notes what the caller is about to get of an answer's body, for the call's report; `last` is its end.
+    pub(super) fn told(&mut self, bytes: &[u8], last: bool) {
+        let Some(job) = &mut self.job else { return };
+        if job.body(bytes) || last {
+            self.end_job(true);
+        }
+    }
+
+    /// Ends the call's report, if there is one and it has not ended.
+    pub(super) fn end_job(&mut self, whole: bool) {
+        if let Some(job) = self.job.take() {
+            job.end(whole);
+        }
     }
 
     /// The agent's name in logs and metrics.

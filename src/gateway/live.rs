@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 
 use super::handler::capability::Call;
 use super::handler::talk::later::Queries;
+use super::job::Reports;
 use super::router::Agents;
 use crate::capability::{Capability, CookiePolicy, Service, Table};
 use crate::catalog::{self, Document, Facts, Published};
@@ -65,6 +66,8 @@ pub(super) struct Agent {
     /// Readers that wait for news.
     pub waiters: Arc<AtomicUsize>,
     pub queries: Arc<Queries>,
+    /// Reports of calls that are being appended.
+    pub reports: Arc<Reports>,
 }
 
 /// What an agent without a model answers from.
@@ -225,6 +228,7 @@ impl Parts<'_> {
             streams: before.map_or_else(Arc::default, |before| before.streams.clone()),
             waiters: before.map_or_else(Arc::default, |before| before.waiters.clone()),
             queries,
+            reports: before.map_or_else(Arc::default, |before| before.reports.clone()),
         })
     }
 

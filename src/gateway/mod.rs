@@ -8,6 +8,7 @@ mod drain;
 mod error;
 mod fields;
 mod handler;
+mod job;
 mod lease;
 mod live;
 mod news_context;

@@ -163,6 +163,7 @@ impl ProxyHttp for Proxy {
         }
         if !response.status.is_informational() {
             ctx.finish_head(&mut head)?;
+            ctx.told(&[], false);
         }
         *response = head;
         Ok(())
@@ -172,12 +173,15 @@ impl ProxyHttp for Proxy {
         &self,
         _: &mut Session,
         body: &mut Option<Bytes>,
-        _: bool,
+        end: bool,
         ctx: &mut RequestCtx,
     ) -> Result<Option<Duration>> {
         let length = body.as_ref().map_or(0, Bytes::len);
-        let over = ctx.proxied.as_mut().is_some_and(|proxied| capability::exceeds(proxied, length));
-        if over { Err(Error::new_up(ErrorType::InvalidHTTPHeader)) } else { Ok(None) }
+        if ctx.proxied.as_mut().is_some_and(|proxied| capability::exceeds(proxied, length)) {
+            return Err(Error::new_up(ErrorType::InvalidHTTPHeader));
+        }
+        ctx.told(body.as_deref().unwrap_or_default(), end);
+        Ok(None)
     }
 
     async fn fail_to_proxy(&self, session: &mut Session, error: &Error, ctx: &mut RequestCtx) -> FailToProxy {
@@ -194,7 +198,8 @@ impl ProxyHttp for Proxy {
         }
     }
 
-    async fn logging(&self, session: &mut Session, _: Option<&Error>, ctx: &mut RequestCtx) {
+    async fn logging(&self, session: &mut Session, error: Option<&Error>, ctx: &mut RequestCtx) {
+        ctx.end_job(error.is_none());
         if let Some(proxied) = &ctx.proxied {
             let status = session.response_written().map(|head| head.status);
             proxied.call.upstream.record(status.is_some_and(|status| !status.is_server_error()));

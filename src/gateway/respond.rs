@@ -141,6 +141,7 @@ pub(super) async fn send(session: &mut Session, ctx: &mut RequestCtx, mut answer
     ctx.finish_head(&mut head).map_err(Failed::gone)?;
     let empty = bodyless || answer.body.is_empty() || session.req_header().method == http::Method::HEAD;
     session.write_response_header(Box::new(head), empty).await.map_err(Failed::gone)?;
+    ctx.told(if empty { &[] } else { &answer.body }, true);
     if !empty {
         session.write_response_body(Some(answer.body), true).await.map_err(Failed::gone)?;
     }

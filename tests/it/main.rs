@@ -33,6 +33,7 @@ mod news;
 mod outcomes;
 mod passing;
 mod process;
+mod report;
 mod second_attempts;
 mod secrets;
 mod sessions;

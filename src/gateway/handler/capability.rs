@@ -20,6 +20,7 @@ use crate::capability::{
 };
 use crate::gateway::ctx::RequestCtx;
 use crate::gateway::error::Refusal;
+use crate::gateway::job::Job;
 use crate::gateway::live::Agent;
 use crate::gateway::respond::{self, Failed};
 use crate::gateway::{Gateway, body};
@@ -135,6 +136,7 @@ pub(in crate::gateway) async fn answer(
         hops: &hops,
     };
     let headers = request_headers(&call.capability, &call.service, &params, &arrival, &request.headers)?;
+    ctx.job = Job::begin(gateway, (agent, &call.capability), (&method, &request.headers))?;
     ctx.upstream = Some(call.upstream.name.as_str().into());
     let proxied = ProxiedCall {
         call: call.clone(),
@@ -217,6 +219,7 @@ async fn serve(
         }
     }
     ctx.finish_head(&mut head).map_err(Failed::gone)?;
+    ctx.told(&[], bodiless);
     session.write_response_header(Box::new(head), bodiless).await.map_err(Failed::gone)?;
     if bodiless {
         return Ok(());
@@ -232,8 +235,12 @@ async fn serve(
                 warn!(capability = call.capability.id(), "the answer is over route.response_body and was cut");
                 return Err(respond::gone());
             }
-            Ok(Some(bytes)) => session.write_response_body(Some(bytes), false).await.map_err(Failed::gone)?,
+            Ok(Some(bytes)) => {
+                ctx.told(&bytes, false);
+                session.write_response_body(Some(bytes), false).await.map_err(Failed::gone)?;
+            }
             Ok(None) => {
+                ctx.told(&[], true);
                 return session.write_response_body(None, true).await.map_err(Failed::gone);
             }
             Err(error) => {

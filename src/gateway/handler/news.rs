@@ -115,6 +115,7 @@ async fn read(
         limit: limit(query.get("limit"))?,
         query: query_id,
     };
+    agent.reports.settle().await;
     let page = match wait {
         None => gateway.store.page(wanted).await?,
         Some(wait) => arriving(gateway, session, (agent, wanted, wait)).await?,
