@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 const ROOMS: &[(&str, u8, Nature)] = &[
     ("restap", 0, Nature::Pure),
     ("sse", 0, Nature::Pure),
+    ("schema", 1, Nature::Pure),
     ("yaml", 1, Nature::Pure),
     ("front", 1, Nature::Pingora),
     ("net", 1, Nature::Pingora),

@@ -1,5 +1,6 @@
 //! `Settings`: one entry of `capabilities:`.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -31,9 +32,9 @@ pub struct Settings {
     /// As written; templates without an entry are added as required strings.
     pub parameters: Vec<Parameter>,
     /// JSON Schema 2020-12 of the request body.
-    pub input_schema: Option<Value>,
+    pub input_schema: Option<Arc<Value>>,
     /// JSON Schema 2020-12 of the response body.
-    pub output_schema: Option<Value>,
+    pub output_schema: Option<Arc<Value>>,
     /// Media types that the endpoint takes.
     pub content_types: Vec<String>,
     /// Media types that it answers in.
@@ -107,9 +108,10 @@ impl Settings {
                 slot.list(|slot| parameter(slot, endpoint.as_deref().unwrap_or_default()))
             });
             let doc = "JSON Schema 2020-12 of the request body, or {file: path}.";
-            let input_schema = fields.optional::<JsonSchema>("input_schema", doc).map(Into::into);
+            let input_schema = fields.optional::<JsonSchema>("input_schema", doc).map(|schema| Arc::new(schema.into()));
             let doc = "JSON Schema 2020-12 of the response body, or {file: path}.";
-            let output_schema = fields.optional::<JsonSchema>("output_schema", doc).map(Into::into);
+            let output_schema =
+                fields.optional::<JsonSchema>("output_schema", doc).map(|schema| Arc::new(schema.into()));
             let content_types = fields.optional("content_types", "Media types that the endpoint takes.");
             let output_formats = fields.optional("output_formats", "Media types that it answers in.");
             let mut route = Route::to(upstream.unwrap_or_default(), &method, endpoint.as_deref().unwrap_or_default());

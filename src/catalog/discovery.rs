@@ -60,7 +60,7 @@ fn talk(talk: &Talk) -> Capability {
         method: "POST".to_owned(),
         endpoint: TALK_PATH.to_owned(),
         description: Some("Send a message, get the agent's reply".to_owned()),
-        input_schema: Some(json!({"type": "object", "properties": properties, "required": ["message"]})),
+        input_schema: Some(json!({"type": "object", "properties": properties, "required": ["message"]}).into()),
         content_types: vec!["application/json".to_owned()],
         output_formats: ["application/json"].into_iter().chain(streams).map(str::to_owned).collect(),
         streaming: Some(if talk.streaming {
@@ -111,17 +111,20 @@ fn news_write(sessions: NewsSessions) -> Capability {
         endpoint: NEWS_PATH.to_owned(),
         description: Some("Leave a message or a reply for the agent; it is kept and never answered".to_owned()),
         parameters: session_parameter(sessions).into_iter().collect(),
-        input_schema: Some(json!({
-            "type": "object",
-            "properties": {
-                "type": {"type": "string", "minLength": 1},
-                "message": {"type": "string"},
-                "from": {"type": "string"},
-                "in_reply_to": {"type": "string"},
-                "data": {}
-            },
-            "required": ["type"]
-        })),
+        input_schema: Some(
+            json!({
+                "type": "object",
+                "properties": {
+                    "type": {"type": "string", "minLength": 1},
+                    "message": {"type": "string"},
+                    "from": {"type": "string"},
+                    "in_reply_to": {"type": "string"},
+                    "data": {}
+                },
+                "required": ["type"]
+            })
+            .into(),
+        ),
         content_types: vec!["application/json".to_owned()],
         output_formats: vec!["application/json".to_owned()],
         sessions: session_support(sessions),

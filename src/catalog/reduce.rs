@@ -2,19 +2,14 @@
 //!
 //! A reduced schema is a weaker one: whatever fits the whole schema fits it too.
 
-mod cut;
-
-use std::io::{self, Write};
-
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use serde::Serialize;
-use serde_json::{Map, Value, json};
+use std::sync::Arc;
 
 use crate::restap::catalog::{Catalog, Parameter};
 use crate::restap::{Capability, DETAIL_PATH};
+use crate::schema::{fit, fits, size};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::{CATALOG_BYTES_MAX, TooLarge};
-use cut::Cut;
 
 /// Bytes that each part of an entry may have.
 #[derive(Debug, Clone, Copy)]
@@ -35,19 +30,11 @@ const BUDGETS: [Budget; 6] = [
     Budget { input: 0, output: 0, parameters: 0, description: 80 },
 ];
 
-/// How many times its budget a schema may have for it to be worth stripping. What is larger is cut at once, so that
-/// time does not grow with it: imported schemas can have megabytes.
-const STRIPPED_SHARE_MAX: usize = 4;
-
 /// What stays as it is in the id of a capability that stands in a path.
 const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// Bytes of a parameter's description where the parameters are over their budget.
 const SHORT_DESCRIPTION: usize = 80;
-
-/// The depth from which descriptions go first; and the depth at which a schema is cut, tried from here down to 1.
-const DESCRIBED_DEPTH: usize = 2;
-const CUT_DEPTH: usize = 6;
 
 /// The document, and the ids of the entries that had to be reduced.
 pub(super) fn within_budgets(whole: Catalog) -> Result<(Vec<u8>, Vec<String>), TooLarge> {
@@ -68,8 +55,8 @@ pub(super) fn within_budgets(whole: Catalog) -> Result<(Vec<u8>, Vec<String>), T
 }
 
 fn reduce(entry: &mut Capability, budget: Budget) {
-    let input = entry.input_schema.as_ref().and_then(|schema| fit(schema, budget.input));
-    let output = entry.output_schema.as_ref().and_then(|schema| fit(schema, budget.output));
+    let input = entry.input_schema.as_ref().and_then(|schema| fit(schema, budget.input)).map(Arc::new);
+    let output = entry.output_schema.as_ref().and_then(|schema| fit(schema, budget.output)).map(Arc::new);
     let parameters = fit_parameters(&mut entry.parameters, budget.parameters);
     let description = entry.description.as_mut().is_some_and(|text| shorten(text, budget.description));
     if input.is_none() && output.is_none() && !parameters && !description {
@@ -84,47 +71,6 @@ fn reduce(entry: &mut Capability, budget: Budget) {
     }
     entry.x_truncated = true;
     entry.x_detail = Some(format!("{DETAIL_PATH}{}", utf8_percent_encode(&entry.id, UNRESERVED)));
-}
-
-/// A weaker schema of at most so many bytes, unless the whole one is within them. What goes first is what a caller
-/// misses least.
-fn fit(schema: &Value, budget: usize) -> Option<Value> {
-    if fits(schema, budget) {
-        return None;
-    }
-    let strips: [Edit; 4] = [
-        |schema, _| schema.retain(|keyword, _| !matches!(keyword.as_str(), "example" | "examples")),
-        |schema, _| schema.retain(|keyword, value| keyword != "title" || !value.is_string()),
-        |schema, place| {
-            if !place.is_described() && !place.definition {
-                schema.shift_remove("description");
-            }
-        },
-        |schema, place| {
-            if !place.is_described() {
-                schema.shift_remove("description");
-            }
-        },
-    ];
-    if fits(schema, STRIPPED_SHARE_MAX * budget) {
-        let mut reduced = schema.clone();
-        for strip in strips {
-            visit(&mut reduced, Place::ROOT, strip);
-            if fits(&reduced, budget) {
-                return Some(reduced);
-            }
-        }
-    }
-    let cut = (1..=CUT_DEPTH).rev().find_map(|depth| Cut::new(schema, depth, budget).whole());
-    Some(cut.unwrap_or_else(|| outline(schema)))
-}
-
-/// The type alone.
-fn outline(schema: &Value) -> Value {
-    match schema.get("type") {
-        Some(kind) => json!({"type": kind}),
-        None => json!({}),
-    }
 }
 
 /// Schemas go first, the largest first, then long descriptions. No parameter is left out.
@@ -157,109 +103,6 @@ fn shorten(text: &mut String, bytes: usize) -> bool {
         text.push('…');
     }
     shortened
-}
-
-/// Where a schema stands within another.
-#[derive(Debug, Clone, Copy)]
-struct Place {
-    depth: usize,
-    /// Within `$defs`.
-    definition: bool,
-}
-
-impl Place {
-    const ROOT: Self = Self { depth: 0, definition: false };
-
-    fn within(self, keyword: &str) -> Self {
-        let definition = self.definition || matches!(keyword, "$defs" | "definitions" | "$ref");
-        Self { depth: self.depth + 1, definition }
-    }
-
-    /// Whether a description there is worth its bytes.
-    fn is_described(self) -> bool {
-        self.depth <= DESCRIBED_DEPTH && !self.definition
-    }
-}
-
-/// A change to one schema.
-type Edit = fn(&mut Map<String, Value>, Place);
-
-/// What the value of a keyword holds (JSON Schema 2020-12, Core, section 10).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Holds {
-    Schema,
-    List,
-    Named,
-    Nothing,
-}
-
-fn holds(keyword: &str, value: &Value) -> Holds {
-    match (keyword, value) {
-        ("allOf" | "anyOf" | "oneOf" | "prefixItems" | "items", Value::Array(_)) => Holds::List,
-        (
-            "items"
-            | "additionalItems"
-            | "additionalProperties"
-            | "contains"
-            | "contentSchema"
-            | "else"
-            | "if"
-            | "not"
-            | "propertyNames"
-            | "then"
-            | "unevaluatedItems"
-            | "unevaluatedProperties",
-            Value::Object(_) | Value::Bool(_),
-        ) => Holds::Schema,
-        (
-            "$defs" | "definitions" | "dependencies" | "dependentSchemas" | "patternProperties" | "properties",
-            Value::Object(_),
-        ) => Holds::Named,
-        _ => Holds::Nothing,
-    }
-}
-
-/// Edits a schema and every schema within it.
-fn visit(schema: &mut Value, place: Place, edit: Edit) {
-    let Value::Object(schema) = schema else { return };
-    edit(schema, place);
-    for (keyword, value) in schema {
-        let inner = place.within(keyword);
-        match (holds(keyword, value), value) {
-            (Holds::Schema, value) => visit(value, inner, edit),
-            (Holds::List, Value::Array(schemas)) => schemas.iter_mut().for_each(|schema| visit(schema, inner, edit)),
-            (Holds::Named, Value::Object(schemas)) => {
-                schemas.values_mut().for_each(|schema| visit(schema, inner, edit));
-            }
-            _ => {}
-        }
-    }
-}
-
-fn size(value: &impl Serialize) -> usize {
-    let mut room = Room { left: usize::MAX };
-    drop(serde_json::to_writer(&mut room, value));
-    usize::MAX - room.left
-}
-
-/// Whether a value has at most so many bytes as JSON; stops as soon as it has more.
-fn fits(value: &impl Serialize, bytes: usize) -> bool {
-    serde_json::to_writer(Room { left: bytes }, value).is_ok()
-}
-
-struct Room {
-    left: usize,
-}
-
-impl Write for Room {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.left = self.left.checked_sub(bytes.len()).ok_or(io::ErrorKind::StorageFull)?;
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 #[cfg(test)]

@@ -50,7 +50,7 @@ fn weather() -> Capability {
             ),
             parameter("X-Trace", Location::Header, "boolean", false, Some(json!(true))),
         ],
-        output_schema: Some(json!({"type": "object", "properties": {"temperature": {"type": "number"}}})),
+        output_schema: Some(json!({"type": "object", "properties": {"temperature": {"type": "number"}}}).into()),
         output_formats: vec!["application/json".to_owned()],
         ..Capability::default()
     }
@@ -63,11 +63,14 @@ fn echo() -> Capability {
         method: "POST".to_owned(),
         endpoint: "/text/echo".to_owned(),
         description: Some("Returns the input\n# unchanged".to_owned()),
-        input_schema: Some(json!({
-            "type": "object",
-            "properties": {"lang": {"type": "string"}, "text": {"type": "string"}, "more": {"anyOf": []}},
-            "required": ["text"]
-        })),
+        input_schema: Some(
+            json!({
+                "type": "object",
+                "properties": {"lang": {"type": "string"}, "text": {"type": "string"}, "more": {"anyOf": []}},
+                "required": ["text"]
+            })
+            .into(),
+        ),
         content_types: vec!["application/json".to_owned()],
         ..Capability::default()
     }
@@ -122,7 +125,8 @@ fn large() -> Facts {
         "required": ["field_0"],
         "$defs": {"Value": {"oneOf": [{"type": "number"}, {"type": "string", "description": "As text"}]}}
     });
-    let capability = Capability { input_schema: Some(schema.clone()), output_schema: Some(schema), ..echo() };
+    let capability =
+        Capability { input_schema: Some(schema.clone().into()), output_schema: Some(schema.into()), ..echo() };
     Facts { capabilities: vec![capability], ..named("Large") }
 }
 

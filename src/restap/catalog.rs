@@ -1,5 +1,7 @@
 //! The discovery document as plain types (RESTAP, "The Catalog Document").
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -90,10 +92,10 @@ pub struct Capability {
     pub parameters: Vec<Parameter>,
     /// JSON Schema of the request body.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub input_schema: Option<Value>,
+    pub input_schema: Option<Arc<Value>>,
     /// JSON Schema of the response body.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub output_schema: Option<Value>,
+    pub output_schema: Option<Arc<Value>>,
     /// Media types that the endpoint takes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub content_types: Vec<String>,

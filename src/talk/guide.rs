@@ -125,7 +125,7 @@ mod tests {
         current.parameters = vec![city.clone(), Parameter { name: "units".into(), required: false, ..city }];
         let mut report = capability("report.create", "File a report", "/reports");
         report.method = "POST".into();
-        report.input_schema = Some(json!({"type": "object", "required": ["text", "city"]}));
+        report.input_schema = Some(json!({"type": "object", "required": ["text", "city"]}).into());
         let answer = reply(&card(), &[current, report], "Can you file reports?", CATALOG);
         expect_test::expect![[r"
             Weather agent: Weather for any city

@@ -198,7 +198,7 @@ fn endpoints_must_differ_in_more_than_names_and_ids_too() {
 fn a_broken_schema_is_found_at_load_unless_it_is_never_held_against_anything() {
     let make = |validate_request| {
         let mut entry = settings("a", "POST /u");
-        entry.input_schema = Some(serde_json::json!({"type": "text"}));
+        entry.input_schema = Some(serde_json::json!({"type": "text"}).into());
         entry.validate_request = validate_request;
         Table::new(vec![Capability::new(settings("b", "GET /u")).unwrap(), Capability::new(entry).unwrap()])
     };

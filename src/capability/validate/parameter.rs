@@ -1,5 +1,7 @@
 //! `Checked`: a path, query or header parameter, whose text is read as what its schema wants.
 
+use std::sync::Arc;
+
 use http::HeaderMap;
 use serde_json::{Map, Value};
 
@@ -46,7 +48,7 @@ impl Checked {
             location: parameter.location,
             required: parameter.required,
             form,
-            schema: (!any_text).then(|| Schema::new(schema.into())),
+            schema: (!any_text).then(|| Schema::new(Arc::new(schema.into()))),
         }
     }
 

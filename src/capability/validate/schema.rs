@@ -1,6 +1,6 @@
 //! `Schema`: one JSON Schema (2020-12), compiled when it is first needed.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use jsonschema::error::{TypeKind, ValidationErrorKind as Kind};
 use jsonschema::{Draft, PatternOptions, ReferencingError, Retrieve, Uri, ValidationError, Validator};
@@ -24,12 +24,12 @@ const SHOWN_BYTES_MAX: usize = 200;
 /// A schema and, once it was needed, its validator.
 #[derive(Debug)]
 pub(super) struct Schema {
-    source: Value,
+    source: Arc<Value>,
     compiled: OnceLock<Result<Validator, String>>,
 }
 
 impl Schema {
-    pub(super) fn new(source: Value) -> Self {
+    pub(super) fn new(source: Arc<Value>) -> Self {
         Self { source, compiled: OnceLock::new() }
     }
 

@@ -40,7 +40,7 @@ fn query(kind: &str, schema: Option<Value>, query: &str) -> Vec<String> {
 
 fn with_body(schema: Value) -> Settings {
     let mut entry = settings("it", "POST /b");
-    entry.input_schema = Some(schema);
+    entry.input_schema = Some(schema.into());
     entry
 }
 

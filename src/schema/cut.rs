@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{Holds, Place, fits, holds};
+use super::{Definitions, Holds, Place, fits, holds};
 
 /// Bytes of a schema without others in it that stays whole where it is cut.
 const LEAF_BYTES_MAX: usize = 128;
@@ -21,15 +21,16 @@ const ANNOTATIONS: [&str; 7] = ["default", "deprecated", "description", "example
 /// Writes a schema with its references replaced by what they lead to, down to a depth. There, only type and name stay.
 /// Gives up as soon as the result is over its budget, so that no reference that stands twice at every level makes it
 /// run long.
-pub(super) struct Cut<'s> {
+pub(super) struct Cut<'s, 'f> {
     root: &'s Value,
+    definition: Definitions<'s, 'f>,
     depth: usize,
     left: usize,
 }
 
-impl<'s> Cut<'s> {
-    pub(super) fn new(root: &'s Value, depth: usize, budget: usize) -> Self {
-        Self { root, depth, left: budget }
+impl<'s, 'f> Cut<'s, 'f> {
+    pub(super) fn new(root: &'s Value, definition: Definitions<'s, 'f>, depth: usize, budget: usize) -> Self {
+        Self { root, definition, depth, left: budget }
     }
 
     /// The cut schema, if it is within the budget.
@@ -87,7 +88,8 @@ impl<'s> Cut<'s> {
         let pointer = reference.strip_prefix('#');
         let target = pointer.and_then(|pointer| {
             let pointer = percent_encoding::percent_decode_str(pointer).decode_utf8_lossy();
-            self.root.pointer(&pointer)
+            let elsewhere = || (self.definition)(pointer.strip_prefix("/$defs/")?);
+            self.root.pointer(&pointer).or_else(elsewhere)
         });
         let name = pointer.and_then(|pointer| pointer.rsplit('/').next()).filter(|name| !name.is_empty());
         let empty = Value::Object(Map::new());
