@@ -15,10 +15,10 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
-pub use listen::Cidr;
 pub use settings::Config;
 pub use shorthand::Shorthand;
 
+pub use crate::net::Cidr;
 use crate::yaml::{Diagnostic, Slot};
 
 /// The value of an environment variable, for `${NAME}`.

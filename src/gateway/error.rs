@@ -131,7 +131,10 @@ impl From<&net::Error> for Refusal {
                 ErrorCode::UpstreamTimeout,
                 "the service behind this agent did not answer in time; try again later",
             ),
-            net::Error::Resolve { .. } | net::Error::Connect { .. } | net::Error::Forbidden(_) => Self::new(
+            net::Error::Resolve { .. }
+            | net::Error::Connect { .. }
+            | net::Error::Forbidden(_)
+            | net::Error::Blocked(_) => Self::new(
                 ErrorCode::UpstreamUnreachable,
                 "the service behind this agent can't be reached; try again later",
             ),

@@ -20,6 +20,25 @@ pub enum AddressClass {
     Public,
 }
 
+impl AddressClass {
+    /// Whether nobody may be sent there by a stranger, whatever an operator allows: metadata and the local link.
+    pub fn is_never_allowed(self) -> bool {
+        matches!(self, Self::Metadata | Self::LinkLocal)
+    }
+
+    /// How much harm a class may do: of the classes of all addresses that one carries, the worst counts.
+    fn rank(self) -> u8 {
+        match self {
+            Self::Metadata => 5,
+            Self::LinkLocal => 4,
+            Self::Loopback => 3,
+            Self::Private => 2,
+            Self::Special => 1,
+            Self::Public => 0,
+        }
+    }
+}
+
 /// An address block: the leading bits, as many as counted.
 type Block<T> = (T, u32);
 
@@ -65,8 +84,9 @@ const SPECIAL_V4: [Block<Ipv4Addr>; 9] = [
     (Ipv4Addr::new(240, 0, 0, 0), 4),
 ];
 
-const SPECIAL_V6: [Block<Ipv6Addr>; 8] = [
+const SPECIAL_V6: [Block<Ipv6Addr>; 9] = [
     (Ipv6Addr::UNSPECIFIED, 96),
+    (Ipv6Addr::new(0, 0, 0, 0, 0xffff, 0, 0, 0), 96),
     (Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0), 32),
     (Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 0), 64),
     (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23),
@@ -112,40 +132,65 @@ impl AddressClass {
         if address.is_loopback() {
             return Self::Loopback;
         }
-        let carried = carried_v4(address).map(Self::of_v4);
-        match carried {
-            Some(Self::Public) | None => {}
-            Some(carried) => return carried,
-        }
-        if address.is_unicast_link_local() {
+        let carried: Vec<Self> = carried_v4(address).into_iter().map(Self::of_v4).collect();
+        let own = if address.is_unicast_link_local() {
             Self::LinkLocal
         } else if address.is_unique_local() || same_start_v6(address, Ipv6Addr::new(0xfec0, 0, 0, 0, 0, 0, 0, 0), 10) {
             Self::Private
-        } else if carried.is_none() && within(&SPECIAL_V6) {
+        } else if within(&SPECIAL_V6) && !leads_to_carried(address) {
             Self::Special
         } else {
             Self::Public
-        }
+        };
+        carried.into_iter().chain([own]).max_by_key(|class| class.rank()).unwrap_or(own)
     }
 }
 
-/// The IPv4 address that an IPv6 address stands for, in whichever of the known ways.
-fn carried_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
-    let (high, low) = match address.segments() {
-        [0, 0, 0, 0, 0, 0, 0, 0 | 1] => return None,
-        // Teredo (RFC 4380): the client's address, every bit turned over.
-        [0x2001, 0, .., high, low] => (!high, !low),
+/// Whether the network takes what is sent to this address to the IPv4 address in it, so that a public one makes it
+/// public: mapped, 6to4, and NAT64 by the well-known prefix.
+fn leads_to_carried(address: Ipv6Addr) -> bool {
+    matches!(address.segments(), [0, 0, 0, 0, 0, 0xffff, ..] | [0x64, 0xff9b, 0, 0, 0, 0, ..] | [0x2002, ..])
+}
+
+/// The IPv4 address that a mapped or 6to4 address is another spelling of, else the address itself.
+pub fn effective(address: IpAddr) -> IpAddr {
+    let IpAddr::V6(v6) = address else { return address };
+    match v6.segments() {
+        [0, 0, 0, 0, 0, 0xffff, high, low] | [0x2002, high, low, ..] => v4(high, low).into(),
+        _ => address,
+    }
+}
+
+/// The IPv4 addresses that an IPv6 address may stand for, in all of the known ways.
+fn carried_v4(address: Ipv6Addr) -> Vec<Ipv4Addr> {
+    match address.segments() {
+        [0, 0, 0, 0, 0, 0, 0, 0 | 1] => Vec::new(),
+        // Teredo (RFC 4380): the server's address, and the client's with every bit turned over.
+        [0x2001, 0, server_high, server_low, .., high, low] => vec![v4(!high, !low), v4(server_high, server_low)],
+        // NAT64 by the local prefix (RFC 8215): where in it the address stands depends on how long a prefix the network
+        // chose (RFC 6052 2.2). Bits 64 to 71 are never part of it.
+        [0x64, 0xff9b, 1, third, fourth, fifth, sixth, last] => {
+            let (third_low, fourth_low) = (third & 0xff, fourth & 0xff);
+            vec![
+                v4(sixth, last),
+                v4(third, fourth_low << 8 | fifth >> 8),
+                v4(third_low << 8 | fourth_low, fifth),
+                v4(fourth_low << 8 | fifth >> 8, fifth << 8 | sixth >> 8),
+            ]
+        }
         // Compatible (RFC 4291 2.5.5.1), mapped (2.5.5.2), translated (RFC 2765), NAT64 by the well-known prefix (RFC
-        // 6052) and by the local one (RFC 8215), ISATAP under any prefix (RFC 5214), 6to4 (RFC 3056).
+        // 6052), ISATAP under any prefix (RFC 5214), 6to4 (RFC 3056).
         [0, 0, 0, 0, 0, 0 | 0xffff, high, low]
         | [0, 0, 0, 0, 0xffff, 0, high, low]
         | [0x64, 0xff9b, 0, 0, 0, 0, high, low]
-        | [0x64, 0xff9b, 1, .., high, low]
         | [.., 0 | 0x200, 0x5efe, high, low]
-        | [0x2002, high, low, ..] => (high, low),
-        _ => return None,
-    };
-    Some(Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low)))
+        | [0x2002, high, low, ..] => vec![v4(high, low)],
+        _ => Vec::new(),
+    }
+}
+
+fn v4(high: u16, low: u16) -> Ipv4Addr {
+    Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low))
 }
 
 fn same_start_v4(address: Ipv4Addr, network: Ipv4Addr, bits: u32) -> bool {
@@ -187,6 +232,11 @@ mod tests {
             "64:ff9b::a9fe:a9fe",
             "64:ff9b:1::a9fe:a9fe",
             "64:ff9b:1:2:3:4:a9fe:a9fe",
+            "64:ff9b:1:a9fe:a9:fe00::",
+            "64:ff9b:1:a9:fe:a9fe::",
+            "64:ff9b:1::a9:fea9:fe00:0",
+            "2001:0:a9fe:a9fe::1",
+            "2001:db8::200:5efe:a9fe:a9fe",
             "2002:a9fe:a9fe::1",
             "2001:0:4136:e378:8000:63bf:5601:5601",
             "2001:db8::5efe:a9fe:a9fe",
@@ -227,7 +277,15 @@ mod tests {
             ("100.128.0.1", AddressClass::Public),
             ("2606:4700::1111", AddressClass::Public),
             ("2002:808:808::1", AddressClass::Public),
+            ("::ffff:8.8.8.8", AddressClass::Public),
             ("64:ff9b::8.8.8.8", AddressClass::Public),
+            ("2606:4700::5efe:8.8.8.8", AddressClass::Public),
+            ("64:ff9b:1::8.8.8.8", AddressClass::Special),
+            ("64:ff9b:2::8.8.8.8", AddressClass::Special),
+            ("::8.8.8.8", AddressClass::Special),
+            ("::ffff:0:8.8.8.8", AddressClass::Special),
+            ("2001:0:808:808:8000:63bf:f7f7:f7f7", AddressClass::Special),
+            ("2606:4700::5efe:10.0.0.1", AddressClass::Private),
         ] {
             assert_eq!(class(text), expected, "{text}");
         }

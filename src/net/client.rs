@@ -16,7 +16,7 @@ use super::error::ConnectError;
 use super::exchange::Exchange;
 use super::peer::{self, connect_error};
 use super::tls::{self, Roots};
-use super::{Error, Peer, Resolve, Response, SystemResolver};
+use super::{Error, Guard, Peer, Resolve, Response, SystemResolver, guard};
 
 /// Connections kept open for the next request, over all services.
 const POOLED_MAX: usize = 512;
@@ -91,6 +91,19 @@ impl Client {
         Self { inner: Arc::new(Inner { connector, roots, resolver }) }
     }
 
+    /// A guard for the URLs of strangers, reading the authorities that it trusts.
+    pub fn guard(&self, settings: guard::Settings) -> Result<Guard, tls::Error> {
+        Guard::new(self.clone(), settings)
+    }
+
+    pub(super) fn roots(&self) -> &Roots {
+        &self.inner.roots
+    }
+
+    pub(super) fn resolver(&self) -> &Arc<dyn Resolve> {
+        &self.inner.resolver
+    }
+
     /// Makes a peer, reading its certificates.
     pub fn peer(&self, settings: &peer::Settings) -> Result<Peer, tls::Error> {
         Peer::new(settings, &self.inner.roots, &self.inner.resolver)
@@ -102,7 +115,7 @@ impl Client {
     /// A request that found its pooled connection dead, or that the service refused unseen, is sent once more on a new
     /// connection.
     pub async fn send(&self, peer: &Peer, request: Request) -> Result<Response, Error> {
-        let mut pool = Pool::Any;
+        let mut pool = if peer.is_for_one_request() { Pool::Fresh } else { Pool::Any };
         loop {
             let mut exchange = self.open(peer, pool).await?;
             match exchange.head(peer, &request).await {
@@ -145,7 +158,11 @@ impl Client {
             }
         }
         let mut exchange = Exchange::open(connector, peer.unpooled_at(address)).await?;
-        exchange.keep_as(peer.at(address));
+        if peer.is_for_one_request() {
+            exchange.keep_never();
+        } else {
+            exchange.keep_as(peer.at(address));
+        }
         Ok(exchange)
     }
 }

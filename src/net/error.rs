@@ -1,7 +1,10 @@
 //! `Error`: why an exchange with a service failed.
 
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
+
+use super::web_url::shown;
 
 /// Why an exchange with a service failed. What it says is fit for the log and holds no header, no body and no
 /// credential; it names addresses, so callers are not shown it.
@@ -18,6 +21,9 @@ pub enum Error {
     /// The host is, or resolves to, an address where a cloud hands out its machines' credentials.
     #[error("{0} is a metadata address, which is never connected to")]
     Forbidden(IpAddr),
+    /// A stranger's URL leads where strangers may not send us.
+    #[error(transparent)]
+    Blocked(#[from] Blocked),
     /// There is no connection; nothing of the request was sent.
     #[error("no connection to {address}: {cause}")]
     Connect {
@@ -52,6 +58,30 @@ pub enum Error {
     /// A redirect that leaves the origin, leads nowhere, or is one too many.
     #[error("the service redirects {0}")]
     Redirect(&'static str),
+}
+
+/// An address that a stranger may not send us to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Blocked {
+    /// The name that leads there; `None` where the URL itself says the address.
+    pub name: Option<Box<str>>,
+    /// The address.
+    pub address: IpAddr,
+    /// Whether it would be allowed, were it not where we listen ourselves.
+    pub own: bool,
+}
+
+impl std::error::Error for Blocked {}
+
+impl fmt::Display for Blocked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let address = shown(self.address);
+        let what = if self.own { "is where this gateway itself listens" } else { "is not a public address" };
+        match &self.name {
+            Some(name) => write!(f, "{name} resolves to {address}, which {what}, so it is not called."),
+            None => write!(f, "{address} {what}, so it is not called."),
+        }
+    }
 }
 
 /// Why there is no connection.
@@ -91,7 +121,7 @@ pub enum Timer {
 impl Error {
     /// Whether the service can't have seen anything of the request, so that sending it again is always safe.
     pub fn is_unsent(&self) -> bool {
-        matches!(self, Self::Resolve { .. } | Self::Forbidden(_) | Self::Connect { .. })
+        matches!(self, Self::Resolve { .. } | Self::Forbidden(_) | Self::Blocked(_) | Self::Connect { .. })
     }
 }
 

@@ -58,6 +58,8 @@ pub(super) struct Exchange {
     early: Option<Box<ResponseHeader>>,
     /// How long the connection may wait in the pool.
     keep: Option<Duration>,
+    /// Whether it is closed after this request.
+    once: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -87,6 +89,7 @@ impl Exchange {
             reused,
             sent: Sent::Nothing,
             early: None,
+            once: false,
         })
     }
 
@@ -96,6 +99,11 @@ impl Exchange {
         if matches!(self.session, Some(HttpSession::H1(_))) {
             self.peer = peer;
         }
+    }
+
+    /// No other request gets the connection.
+    pub(super) fn keep_never(&mut self) {
+        self.once = true;
     }
 
     /// How long the connection may wait in the pool, where the service has said so.
@@ -144,7 +152,7 @@ impl Exchange {
     pub(super) fn finish(&mut self) {
         let Some(session) = self.session.take() else { return };
         let half_sent = self.sent != Sent::All && matches!(session, HttpSession::H1(_));
-        if half_sent || Handle::try_current().is_err() {
+        if self.once || half_sent || Handle::try_current().is_err() {
             // Dropping closes. Without a runtime the process is about to end.
             return;
         }
@@ -294,6 +302,9 @@ fn request_head(peer: &Peer, request: &Request, h2: bool) -> Result<RequestHeade
         if *name != header::HOST && *name != header::CONTENT_LENGTH && !CONNECTION_FIELDS.contains(name) {
             head.append_header(name.clone(), value.clone()).map_err(|_| unwritable())?;
         }
+    }
+    if peer.is_for_one_request() && !h2 {
+        head.insert_header(header::CONNECTION, "close").map_err(|_| unwritable())?;
     }
     if request.coding == Coding::Decoded && !request.headers.contains_key(header::ACCEPT_ENCODING) {
         head.insert_header(header::ACCEPT_ENCODING, "identity").map_err(|_| unwritable())?;

@@ -1,14 +1,15 @@
-//! `fetch`: a whole small document from an origin that an operator named.
+//! `fetch`: a whole small document, from an origin that an operator named or from where a stranger's URL leads.
 
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::uri::{PathAndQuery, Uri};
-use http::{HeaderMap, Method, StatusCode, header};
-use tokio::time::timeout;
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::error::Timer;
-use super::{Client, Coding, Error, Peer, Request};
+use super::{Client, Coding, Error, Guard, Peer, Request, Response, Timeouts, WebUrl};
+use crate::restap::{HopCount, hop_count};
 
 /// Redirects that are followed.
 const REDIRECTS_MAX: usize = 3;
@@ -55,18 +56,99 @@ impl Client {
                 response.release().await;
                 continue;
             }
-            let mut body = BytesMut::new();
-            while let Some(chunk) = response.chunk().await? {
-                if body.len() + chunk.len() > limit {
-                    return Err(Error::TooLarge { limit });
-                }
-                body.extend_from_slice(&chunk);
-            }
-            let body = body.freeze();
+            let body = whole(&mut response, limit).await?;
             return Ok(Document { status: response.status, headers: response.headers, body, target: request.target });
         }
         Err(Error::Redirect("too often"))
     }
+}
+
+/// What a stranger's URL led to.
+#[derive(Debug, Clone)]
+pub struct Found {
+    /// The answer, whatever its status; a redirect among them where none was to be followed.
+    pub document: Document,
+    /// Where it came from, after redirects.
+    pub url: WebUrl,
+}
+
+/// How a stranger's document is fetched.
+#[derive(Debug, Clone, Copy)]
+pub struct Rules {
+    /// What it may take.
+    pub bounds: Bounds,
+    /// Redirects to follow, to wherever the guard lets them lead. From https none is followed to http.
+    pub redirects: usize,
+    /// What `Accept` says.
+    pub accept: &'static str,
+}
+
+impl Guard {
+    /// Gets the document at a URL that came out of a request, a signature or another document. Each hop is looked up,
+    /// judged and connected to anew; nothing of ours is sent along.
+    pub async fn fetch(&self, url: &WebUrl, rules: Rules) -> Result<Found, Error> {
+        let deadline = Instant::now() + rules.bounds.time;
+        match timeout_at(deadline, self.fetch_until(url.clone(), rules, deadline)).await {
+            Ok(found) => found,
+            Err(_) => Err(Error::Timeout { timer: Timer::Total, after: rules.bounds.time }),
+        }
+    }
+
+    async fn fetch_until(&self, mut url: WebUrl, rules: Rules, deadline: Instant) -> Result<Found, Error> {
+        for hop in 0..=rules.redirects {
+            let peer = self.peer(&url, deadline).await?;
+            let mut response = self.client().send(&peer, stranger_request(&url, rules.accept)).await?;
+            let location = match response.status.as_u16() {
+                301 | 302 | 303 | 307 | 308 if rules.redirects > 0 => response.headers.get(header::LOCATION),
+                _ => None,
+            };
+            if let Some(location) = location {
+                if hop == rules.redirects {
+                    return Err(Error::Redirect("too often"));
+                }
+                let leads = location.to_str().ok().and_then(|location| url.join(location).ok());
+                let leads = leads.ok_or(Error::Redirect("to something that is no URL"))?;
+                if url.is_https() && !leads.is_https() {
+                    return Err(Error::Redirect("from https to http"));
+                }
+                url = leads;
+                continue;
+            }
+            let body = whole(&mut response, rules.bounds.bytes).await?;
+            let document =
+                Document { status: response.status, headers: response.headers, body, target: url.target().clone() };
+            return Ok(Found { document, url });
+        }
+        Err(Error::Redirect("too often"))
+    }
+}
+
+fn stranger_request(url: &WebUrl, accept: &'static str) -> Request {
+    let headers = [
+        (header::USER_AGENT, HeaderValue::from_static(super::USER_AGENT)),
+        (header::ACCEPT, HeaderValue::from_static(accept)),
+        (hop_count::HEADER, HopCount::default().next()),
+    ];
+    Request {
+        method: Method::GET,
+        target: url.target().clone(),
+        headers: headers.into_iter().collect(),
+        body: Bytes::new(),
+        coding: Coding::Decoded,
+        // The whole fetch has a deadline.
+        timeouts: Timeouts::default(),
+    }
+}
+
+async fn whole(response: &mut Response, limit: usize) -> Result<Bytes, Error> {
+    let mut body = BytesMut::new();
+    while let Some(chunk) = response.chunk().await? {
+        if body.len() + chunk.len() > limit {
+            return Err(Error::TooLarge { limit });
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(body.freeze())
 }
 
 /// Where a redirect leads within the origin of `peer`; `None` if the answer is no redirect.

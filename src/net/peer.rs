@@ -90,6 +90,7 @@ pub struct Peer {
     client_certificate: Option<Arc<CertKey>>,
     read: Duration,
     addresses: Addresses,
+    for_one_request: bool,
 }
 
 impl Peer {
@@ -102,20 +103,9 @@ impl Peer {
         let server_name = settings.tls.server_name.clone().unwrap_or_else(|| origin.host.to_string());
         let credentials =
             if origin.tls { Credentials::read(&settings.tls, &server_name, roots)? } else { Credentials::none() };
-        let mut options = PeerOptions::new();
+        let mut options = options(origin.tls, settings.version);
         options.verify_cert = !settings.tls.insecure;
         options.verify_hostname = !settings.tls.insecure;
-        options.idle_timeout = Some(if origin.tls { POOL_IDLE_TLS } else { POOL_IDLE });
-        options.tcp_keepalive = Some(KEEPALIVE);
-        options.http_upstream_request_policy = HttpUpstreamRequestPolicy::deny_upgrades();
-        options.max_h2_streams = H2_STREAMS;
-        options.h2_stream_window_size = Some(H2_STREAM_WINDOW);
-        options.h2_connection_window_size = Some(H2_CONNECTION_WINDOW);
-        match settings.version {
-            HttpVersion::Auto if origin.tls => options.set_http_version(2, 1),
-            HttpVersion::Http2 => options.set_http_version(2, 2),
-            HttpVersion::Auto | HttpVersion::Http10 | HttpVersion::Http11 => options.set_http_version(1, 1),
-        }
         let group_key = group_key(settings, &credentials);
         options.ca = credentials.ca;
         Ok(Self {
@@ -129,7 +119,43 @@ impl Peer {
             options,
             client_certificate: credentials.client,
             origin,
+            for_one_request: false,
         })
+    }
+
+    /// A service at addresses that were judged, for one request in HTTP/1.1 that may take until `deadline`.
+    pub(super) fn judged(
+        origin: Origin,
+        addresses: Vec<SocketAddr>,
+        credentials: &Credentials,
+        deadline: Instant,
+    ) -> Result<Self, Error> {
+        // No certificate holds the dot at the end of a name, and no handshake names it.
+        let server_name = origin.host.strip_suffix('.').unwrap_or(&origin.host).to_owned();
+        if origin.tls && !tls::can_be_verified(&server_name) {
+            return Err(Error::Resolve { host: origin.host, reason: "no certificate can hold this name".into() });
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        let mut options = options(origin.tls, HttpVersion::Http11);
+        options.ca.clone_from(&credentials.ca);
+        Ok(Self {
+            addresses: Addresses::fixed(addresses),
+            version: HttpVersion::Http11,
+            connect: left,
+            write: left,
+            read: left,
+            server_name,
+            group_key: 0,
+            options,
+            client_certificate: None,
+            origin,
+            for_one_request: true,
+        })
+    }
+
+    /// Whether its connections are neither taken from the pool nor given to it.
+    pub(super) fn is_for_one_request(&self) -> bool {
+        self.for_one_request
     }
 
     /// Scheme, host and port.
@@ -186,6 +212,22 @@ impl Peer {
     fn unresolved(&self, reason: &str) -> Error {
         Error::Resolve { host: self.origin.host.clone(), reason: reason.into() }
     }
+}
+
+fn options(tls: bool, version: HttpVersion) -> PeerOptions {
+    let mut options = PeerOptions::new();
+    options.idle_timeout = Some(if tls { POOL_IDLE_TLS } else { POOL_IDLE });
+    options.tcp_keepalive = Some(KEEPALIVE);
+    options.http_upstream_request_policy = HttpUpstreamRequestPolicy::deny_upgrades();
+    options.max_h2_streams = H2_STREAMS;
+    options.h2_stream_window_size = Some(H2_STREAM_WINDOW);
+    options.h2_connection_window_size = Some(H2_CONNECTION_WINDOW);
+    match version {
+        HttpVersion::Auto if tls => options.set_http_version(2, 1),
+        HttpVersion::Http2 => options.set_http_version(2, 2),
+        HttpVersion::Auto | HttpVersion::Http10 | HttpVersion::Http11 => options.set_http_version(1, 1),
+    }
+    options
 }
 
 /// Pingora's pool knows connections by address and server name, but not by the authorities that were trusted nor by the

@@ -62,13 +62,18 @@ impl Addresses {
         let fixed = |ips: &[IpAddr]| Source::Fixed(ips.iter().map(|ip| SocketAddr::new(*ip, port)).collect());
         let source = if let Ok(ip) = host.parse() {
             fixed(&[ip])
-        } else if is_localhost(host) {
-            fixed(&[Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()])
+        } else if let Some(both) = localhost(host) {
+            fixed(&both)
         } else {
             let (known, _) = watch::channel(Known::default());
             Source::Looked(Arc::new(Name { host: host.into(), port, resolver: Arc::clone(resolver), known }))
         };
         Self { source, turn: AtomicUsize::new(0), avoided: Mutex::default() }
+    }
+
+    /// These, whatever name they were found by.
+    pub(super) fn fixed(addresses: Vec<SocketAddr>) -> Self {
+        Self { source: Source::Fixed(addresses.into()), turn: AtomicUsize::new(0), avoided: Mutex::default() }
     }
 
     /// All addresses that may be connected to, never none. Looks the name up if its addresses are unknown or old; the
@@ -114,9 +119,10 @@ impl Addresses {
 }
 
 /// RFC 6761 6.3: these names are this machine's, whatever a name server says.
-fn is_localhost(host: &str) -> bool {
+pub(super) fn localhost(host: &str) -> Option<[IpAddr; 2]> {
     let host = host.strip_suffix('.').unwrap_or(host);
-    host.eq_ignore_ascii_case("localhost") || host.to_ascii_lowercase().ends_with(".localhost")
+    let named = host.eq_ignore_ascii_case("localhost") || host.to_ascii_lowercase().ends_with(".localhost");
+    named.then_some([Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()])
 }
 
 fn is_allowed(address: &SocketAddr) -> bool {

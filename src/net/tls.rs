@@ -134,6 +134,7 @@ pub fn needs_system_roots(settings: &Settings) -> bool {
 }
 
 /// What a peer's connections need besides its address.
+#[derive(Clone)]
 pub(super) struct Credentials {
     /// Trusted in place of the connector's.
     pub(super) ca: Option<Arc<CaType>>,
@@ -146,10 +147,19 @@ impl Credentials {
         Self { ca: None, client: None }
     }
 
+    /// Whom to trust where the server's name is not known yet.
+    pub(super) fn trusting(ca: Option<&Path>, roots: &Roots) -> Result<Self, Error> {
+        pingora::tls::install_default_crypto_provider();
+        let ca = match ca {
+            Some(file) => Some(authorities(file)?),
+            None => roots.late()?,
+        };
+        Ok(Self { ca, client: None })
+    }
+
     pub(super) fn read(settings: &Settings, server_name: &str, roots: &Roots) -> Result<Self, Error> {
         pingora::tls::install_default_crypto_provider();
-        // Pingora puts a hyphen in place of an underscore, as hosts behind wildcard certificates have them.
-        if ServerName::try_from(server_name.replace('_', "-")).is_err() {
+        if !can_be_verified(server_name) {
             return Err(Error::ServerName(server_name.to_owned()));
         }
         let ca = match &settings.ca {
@@ -164,6 +174,12 @@ impl Credentials {
         };
         Ok(Self { ca, client })
     }
+}
+
+/// Whether a certificate can hold this name. Pingora puts a hyphen in place of an underscore, as hosts behind wildcard
+/// certificates have them.
+pub(super) fn can_be_verified(server_name: &str) -> bool {
+    ServerName::try_from(server_name.replace('_', "-")).is_ok()
 }
 
 fn system_bundle() -> Result<PathBuf, Error> {
