@@ -1,17 +1,19 @@
 //! `Capability`: one entry of `capabilities:`, compiled.
 
-use http::{HeaderName, Method};
+use http::{HeaderMap, HeaderName, Method};
 
 use crate::restap;
-use crate::restap::catalog::{Location, Parameter};
+use crate::restap::catalog::{Location, Parameter, Style};
 
+use super::body::{self, Received};
 use super::params::Params;
 use super::pattern::{InvalidPattern, Pattern};
 use super::rewrite::{Rewrite, Target};
+use super::send::Sender;
 use super::service::Service;
 use super::settings::{Settings, Validate};
 use super::template::InvalidTemplate;
-use super::validate::{InvalidSchema, Validation};
+use super::validate::{InvalidSchema, Refused, Validation};
 
 /// A capability with its patterns, templates and schemas read.
 #[derive(Debug)]
@@ -21,6 +23,7 @@ pub struct Capability {
     allow_slash: Box<[bool]>,
     rewrite: Rewrite,
     validation: Validation,
+    sender: Sender,
     body: Body,
 }
 
@@ -101,9 +104,11 @@ impl Capability {
                 problems.push(CapabilityError::UnknownPathParameter { number, name: parameter.name.clone() });
             }
         }
-        let rewrite = Rewrite::new(&settings.route, &endpoint, &mut problems);
+        let rewrite = Rewrite::new(&settings.route, &endpoint, &settings.parameters, &mut problems);
         let Some(rewrite) = rewrite.filter(|_| problems.is_empty()) else { return Err(problems) };
-        let sees_body = settings.validate_request != Validate::Off && settings.input_schema.is_some();
+        let sender = Sender::new(&settings);
+        let validates = settings.validate_request != Validate::Off && settings.input_schema.is_some();
+        let sees_body = validates && !sender.is_raw() || sender.converts();
         let parameters = complete(&settings.parameters, &endpoint);
         let allow_slash = |name: &str| {
             let is_it = |it: &Parameter| it.location == Location::Path && it.allow_slash && it.name == name;
@@ -113,7 +118,8 @@ impl Capability {
             allow_slash: endpoint.names().iter().map(|name| allow_slash(name)).collect(),
             validation: Validation::new(&settings, &parameters),
             body: if sees_body { Body::Whole } else { Body::Passing },
-            settings: Settings { parameters, ..settings },
+            settings: Settings { parameters, content_types: Sender::content_types(&settings), ..settings },
+            sender,
             endpoint,
             rewrite,
         })
@@ -144,6 +150,16 @@ impl Capability {
         &self.validation
     }
 
+    /// Reads a body that must be seen.
+    pub fn receive(&self, headers: &HeaderMap, body: &[u8]) -> Result<Received, Refused> {
+        body::read(&self.settings.content_types, &self.sender, headers, body)
+    }
+
+    /// What the service gets bodies as.
+    pub fn sender(&self) -> &Sender {
+        &self.sender
+    }
+
     /// What the service is asked. `method` and `query` (without `?`) are the caller's.
     pub fn target(&self, service: &Service, params: &Params, method: &Method, query: Option<&str>) -> Target {
         self.rewrite.target(service, params, method, query)
@@ -151,7 +167,8 @@ impl Capability {
 
     /// Its entry in the catalog, with the whole schemas.
     pub fn published(&self) -> restap::Capability {
-        let settings = self.settings.clone();
+        let mut settings = self.settings.clone();
+        settings.parameters.iter_mut().for_each(without_default_style);
         restap::Capability {
             id: settings.id,
             title: settings.title,
@@ -176,6 +193,19 @@ impl Capability {
     }
 }
 
+/// Leaves out what OpenAPI's defaults say, and what only the service sees: a path is called with plain values.
+fn without_default_style(parameter: &mut Parameter) {
+    let by_default = match parameter.location {
+        Location::Query | Location::Cookie => Style::Form,
+        Location::Path | Location::Header => Style::Simple,
+    };
+    let in_path = parameter.location == Location::Path && parameter.style != Some(Style::Json);
+    let style = parameter.style.unwrap_or(by_default);
+    let explodes = matches!(style, Style::Form | Style::DeepObject);
+    parameter.explode = parameter.explode.filter(|explode| *explode != explodes && !in_path);
+    parameter.style = parameter.style.filter(|style| *style != by_default && !in_path);
+}
+
 /// The parameters as written, path parameters required, and a required string for every template without an entry.
 fn complete(written: &[Parameter], endpoint: &Pattern) -> Vec<Parameter> {
     let mut parameters = written.to_vec();
@@ -185,15 +215,7 @@ fn complete(written: &[Parameter], endpoint: &Pattern) -> Vec<Parameter> {
     for name in endpoint.names() {
         let is_it = |parameter: &Parameter| parameter.location == Location::Path && *parameter.name == **name;
         if !parameters.iter().any(is_it) {
-            parameters.push(Parameter {
-                name: name.to_string(),
-                kind: "string".to_owned(),
-                required: true,
-                description: None,
-                location: Location::Path,
-                schema: None,
-                allow_slash: false,
-            });
+            parameters.push(Parameter::new(name, Location::Path, "string"));
         }
     }
     parameters

@@ -5,28 +5,14 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use crate::restap::catalog::{Location, Parameter};
 use crate::yaml::Secret;
 
-use super::settings::{Report, Validate};
-use super::{Capability, CookiePolicy, Found, Params, Route, Service, Settings, Table};
+use super::settings::Validate;
+use super::{Capability, CookiePolicy, Found, Params, Service, Settings, Table};
 
 /// `GET /weather/{city}` as `"GET /weather/{city}"`, with the id in front where several are needed.
 pub(super) fn settings(id: &str, method_and_endpoint: &str) -> Settings {
     let (method, endpoint) = method_and_endpoint.split_once(' ').unwrap();
     let method: Method = method.parse().unwrap();
-    Settings {
-        id: id.to_owned(),
-        title: id.to_owned(),
-        method: method.clone(),
-        endpoint: endpoint.to_owned(),
-        description: None,
-        parameters: Vec::new(),
-        input_schema: None,
-        output_schema: None,
-        content_types: Vec::new(),
-        output_formats: Vec::new(),
-        route: Route::to("api", &method, endpoint),
-        validate_request: Validate::Enforce,
-        report: Report::Off,
-    }
+    Settings { validate_request: Validate::Enforce, ..Settings::new(id, method, endpoint, "api") }
 }
 
 pub(super) fn capability(method_and_endpoint: &str) -> Capability {
@@ -49,15 +35,7 @@ pub(super) fn params(capability: &Capability, path: &str) -> Params {
 }
 
 pub(super) fn parameter(name: &str, location: Location, kind: &str) -> Parameter {
-    Parameter {
-        name: name.to_owned(),
-        kind: kind.to_owned(),
-        required: false,
-        description: None,
-        location,
-        schema: None,
-        allow_slash: false,
-    }
+    Parameter { required: false, ..Parameter::new(name, location, kind) }
 }
 
 pub(super) fn service(url: &str) -> Service {

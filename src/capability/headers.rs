@@ -6,13 +6,18 @@ use std::net::IpAddr;
 use http::StatusCode;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
+use crate::restap::catalog::{Location, Parameter};
 use crate::restap::{HopCount, SESSION_HEADER, hop_count};
 
 use super::entry::{Body, Capability};
 use super::location::Return;
+use super::media_type::MediaType;
 use super::params::Params;
 use super::path::InvalidPath;
+use super::query;
 use super::service::{CookiePolicy, Service};
+use super::settings::Settings;
+use super::style::Form;
 
 /// What the gateway knows of a request beside its head.
 #[derive(Debug, Clone)]
@@ -127,14 +132,14 @@ pub fn request_headers(
     sent: &HeaderMap,
 ) -> Result<HeaderMap, InvalidPath> {
     let nominated = nominated(sent);
-    let named = &capability.settings().route.forward_headers;
+    let settings = capability.settings();
     let mut headers = HeaderMap::with_capacity(sent.len() + 16);
     for (name, value) in sent {
         let text = name.as_str();
+        let withheld = text.contains('_') || WITHHELD.contains(&text) || text.starts_with("restap-");
         let passes = !nominated.contains(text)
             && !HOP_BY_HOP.contains(&text)
-            && !text.contains('_')
-            && (named.contains(name) || !WITHHELD.contains(&text) && !text.starts_with("restap-"))
+            && (!withheld || named(settings, name))
             && (arrival.proxy == Proxy::Trusted || !is_claim(text))
             && *name != header::HOST
             && (*name != header::EXPECT || capability.body() == Body::Passing);
@@ -142,14 +147,79 @@ pub fn request_headers(
             headers.append(name, value.clone());
         }
     }
+    set_inputs(&mut headers, capability, sent);
+    name_json(&mut headers, capability);
     set_own(&mut headers, service, arrival, sent);
     for (name, value) in service.headers() {
-        headers.insert(name, value.clone());
+        let own = beside_inputs(capability, &headers, name, value);
+        headers.insert(name, own.unwrap_or_else(|| value.clone()));
     }
     for (name, value) in &capability.rewrite().headers {
         headers.insert(name, value.to_header(params)?);
     }
     Ok(headers)
+}
+
+/// Whether the route names a header, to be forwarded or as an input.
+fn named(settings: &Settings, name: &HeaderName) -> bool {
+    let is_it = |parameter: &Parameter| {
+        parameter.location == Location::Header && parameter.name.eq_ignore_ascii_case(name.as_str())
+    };
+    settings.route.forward_headers.contains(name) || settings.parameters.iter().any(is_it)
+}
+
+/// Writes inputs as the service wants them, and its cookies alone.
+fn set_inputs(headers: &mut HeaderMap, capability: &Capability, sent: &HeaderMap) {
+    let rewrite = capability.rewrite();
+    for (name, form) in &rewrite.input_headers {
+        let lines: Vec<_> = headers.get_all(name).iter().filter_map(|line| line.to_str().ok()).collect();
+        if !lines.is_empty()
+            && let Ok(value) = HeaderValue::from_str(&form.to_text(&form.of_text(&lines.join(","))))
+        {
+            headers.insert(name, value);
+        }
+    }
+    let cookie = |(name, form): &(Box<str>, Form)| {
+        let value = query::cookie(sent, name)?;
+        Some(format!("{name}={}", form.to_text(&form.of_text(&value))))
+    };
+    let cookies: Vec<String> = rewrite.cookies.iter().filter_map(cookie).collect();
+    if !cookies.is_empty()
+        && !headers.contains_key(header::COOKIE)
+        && let Ok(value) = HeaderValue::from_str(&cookies.join("; "))
+    {
+        headers.insert(header::COOKIE, value);
+    }
+}
+
+/// JSON under a name that the service does not list goes to it under the one that it does.
+fn name_json(headers: &mut HeaderMap, capability: &Capability) {
+    let Some(sent) = headers.get(header::CONTENT_TYPE).map(MediaType::of_header) else { return };
+    let mut listed = capability.settings().content_types.iter().map(|listed| MediaType::of(listed));
+    if sent.is_json()
+        && let Some(own) = capability.sender().json_type()
+        && MediaType::of_header(own) != sent
+        && !capability.settings().content_types.is_empty()
+        && !listed.any(|listed| listed.covers(&sent))
+    {
+        headers.insert(header::CONTENT_TYPE, own.clone());
+    }
+}
+
+/// The cookies of the service's own settings and those that are inputs, together.
+fn beside_inputs(
+    capability: &Capability,
+    headers: &HeaderMap,
+    name: &HeaderName,
+    own: &HeaderValue,
+) -> Option<HeaderValue> {
+    if *name != header::COOKIE || capability.rewrite().cookies.is_empty() {
+        return None;
+    }
+    let cookies = headers.get(name)?.to_str().ok()?;
+    let mut joined = HeaderValue::from_str(&format!("{}; {cookies}", own.to_str().ok()?)).ok()?;
+    joined.set_sensitive(true);
+    Some(joined)
 }
 
 /// The headers of the answer to the caller; those of 1xx answers too.

@@ -1,23 +1,30 @@
 //! Capabilities: which one a request names, and what the service behind it is asked.
 
 pub mod headers;
+pub mod send;
 pub mod settings;
 pub mod validate;
 
+mod body;
+mod coerce;
 mod entry;
 #[cfg(test)]
 mod fixture;
+mod json;
 mod location;
+mod media_type;
 mod params;
 mod path;
 mod pattern;
 mod query;
 mod rewrite;
 mod service;
+mod style;
 mod table;
 mod template;
 mod trie;
 
+pub use body::Received;
 pub use entry::{Body, Capability, CapabilityError};
 pub use headers::{request_headers, response_headers};
 pub use location::Return;

@@ -60,6 +60,11 @@ impl Params {
         Ok(Self { names, values })
     }
 
+    /// The name of the template with this number.
+    pub(super) fn name(&self, number: usize) -> &str {
+        self.names.get(number).map_or("", |name| name)
+    }
+
     /// The decoded value of the template with this number.
     pub(super) fn text(&self, number: usize) -> &str {
         self.values.get(number).map_or("", |param| &param.text)

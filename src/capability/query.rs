@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use http::{HeaderMap, header};
 use percent_encoding::percent_decode_str;
 
 /// The pairs of a query, none of them empty, as they stand in it.
@@ -26,6 +27,13 @@ pub(super) fn without(query: &str, is_set: impl Fn(&str) -> bool) -> Cow<'_, str
         return Cow::Borrowed(query);
     }
     Cow::Owned(query.split('&').filter(stays).collect::<Vec<_>>().join("&"))
+}
+
+/// A cookie's value as it came.
+pub(super) fn cookie(headers: &HeaderMap, name: &str) -> Option<String> {
+    let lines = headers.get_all(header::COOKIE).iter().filter_map(|line| line.to_str().ok());
+    let cookies = lines.flat_map(|line| line.split(';')).filter_map(|cookie| cookie.trim().split_once('='));
+    cookies.into_iter().find_map(|(known, value)| (known == name).then(|| value.to_owned()))
 }
 
 /// A query, made if there is none, to which a pair can be appended.

@@ -1,14 +1,16 @@
 //! `Settings`: one entry of `capabilities:`.
 
+mod parameter;
+mod route;
+
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde_json::Value;
 
-use http::HeaderName;
+use crate::restap::catalog::Parameter;
+use crate::yaml::{Fields, JsonSchema, Mismatch, Problem, Slot};
 
-use crate::restap::catalog::{Location, Parameter};
-use crate::yaml::{ByteSize, Fields, JsonSchema, Mismatch, Period, Problem, Scalar, Slot, Value as _};
+pub use route::{Encoding, Route, SendAs};
 
 /// Ids of what every agent has anyway.
 const RESERVED_IDS: [&str; 3] = ["talk", "news", "news_receive"];
@@ -35,6 +37,8 @@ pub struct Settings {
     pub input_schema: Option<Arc<Value>>,
     /// JSON Schema 2020-12 of the response body.
     pub output_schema: Option<Arc<Value>>,
+    /// Whether a call without a body is refused, where there is an `input_schema`.
+    pub input_required: bool,
     /// Media types that the endpoint takes.
     pub content_types: Vec<String>,
     /// Media types that it answers in.
@@ -59,29 +63,6 @@ pub enum Report {
     WithResult,
 }
 
-/// `route:` of a capability.
-#[derive(Debug, Clone)]
-pub struct Route {
-    /// The name of an upstream.
-    pub upstream: String,
-    /// The service's method; any.
-    pub method: http::Method,
-    /// The service's path template, under the upstream's own path.
-    pub path: String,
-    /// Query parameters to add; values may hold `{name}` of the endpoint.
-    pub query: Vec<(String, String)>,
-    /// Headers to set; values may hold `{name}` of the endpoint.
-    pub headers: Vec<(HeaderName, String)>,
-    /// Headers of the caller that are withheld unless named here.
-    pub forward_headers: Vec<HeaderName>,
-    /// The largest request body in bytes; `None` is unbounded streaming, but `limits.body` for JSON.
-    pub body: Option<u64>,
-    /// The largest response body in bytes, where it is bounded.
-    pub response_body: Option<u64>,
-    /// Over the whole exchange.
-    pub timeout: Option<Duration>,
-}
-
 /// What a body or parameter that breaks its schema leads to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Validate {
@@ -95,6 +76,26 @@ pub enum Validate {
 }
 
 impl Settings {
+    /// One that asks the service the same as it is asked, of which nothing else is written.
+    pub fn new(id: &str, method: http::Method, endpoint: &str, upstream: &str) -> Self {
+        Self {
+            id: id.to_owned(),
+            title: id.to_owned(),
+            endpoint: endpoint.to_owned(),
+            description: None,
+            parameters: Vec::new(),
+            input_schema: None,
+            output_schema: None,
+            input_required: needs_body(&method),
+            content_types: Vec::new(),
+            output_formats: Vec::new(),
+            route: Route::to(upstream, &method, endpoint),
+            validate_request: Validate::Off,
+            report: Report::Off,
+            method,
+        }
+    }
+
     /// Reads one entry of `capabilities:`; `upstream` is what the agent names for all that it does.
     pub fn take(slot: Slot<'_, '_>, upstream: Option<&str>) -> Option<Self> {
         slot.section("capability", |fields| {
@@ -105,13 +106,17 @@ impl Settings {
                 fields.required::<String>("endpoint", "The path under the agent's base, such as `/weather/{city}`.");
             let description = fields.optional("description", "For people and models.");
             let parameters = fields.with("parameters", "Path, query and header inputs.", |slot| {
-                slot.list(|slot| parameter(slot, endpoint.as_deref().unwrap_or_default()))
+                slot.list(|slot| parameter::take(slot, endpoint.as_deref().unwrap_or_default()))
             });
             let doc = "JSON Schema 2020-12 of the request body, or {file: path}.";
-            let input_schema = fields.optional::<JsonSchema>("input_schema", doc).map(|schema| Arc::new(schema.into()));
+            let input_schema = fields.optional::<JsonSchema>("input_schema", doc).map(shared);
             let doc = "JSON Schema 2020-12 of the response body, or {file: path}.";
-            let output_schema =
-                fields.optional::<JsonSchema>("output_schema", doc).map(|schema| Arc::new(schema.into()));
+            let output_schema = fields.optional::<JsonSchema>("output_schema", doc).map(shared);
+            let doc = "Whether a call without a body is refused; true with an `input_schema`, but for GET and DELETE.";
+            let input_required = fields.optional("input_required", doc);
+            if input_schema.is_none() && fields.get("input_schema").is_none() {
+                fields.useless(&["input_required"], "there is no `input_schema`");
+            }
             let content_types = fields.optional("content_types", "Media types that the endpoint takes.");
             let output_formats = fields.optional("output_formats", "Media types that it answers in.");
             let mut route = Route::to(upstream.unwrap_or_default(), &method, endpoint.as_deref().unwrap_or_default());
@@ -135,6 +140,7 @@ impl Settings {
             Some(Self {
                 title: title.unwrap_or_else(|| id.clone()),
                 id,
+                input_required: input_required.unwrap_or(needs_body(&method)),
                 method,
                 endpoint: endpoint?,
                 description,
@@ -148,46 +154,6 @@ impl Settings {
                 report: report.unwrap_or_default(),
             })
         })
-    }
-}
-
-impl Route {
-    /// The same request as the caller's.
-    pub fn to(upstream: &str, method: &http::Method, path: &str) -> Self {
-        Self {
-            upstream: upstream.to_owned(),
-            method: method.clone(),
-            path: path.to_owned(),
-            query: Vec::new(),
-            headers: Vec::new(),
-            forward_headers: Vec::new(),
-            body: None,
-            response_body: None,
-            timeout: None,
-        }
-    }
-
-    fn read(&mut self, fields: &mut Fields<'_, '_>) {
-        let upstream = fields.optional("upstream", "The name or the URL of the service; the agent's unless written.");
-        self.upstream = upstream.unwrap_or_else(|| std::mem::take(&mut self.upstream));
-        let method = fields.with("method", "The service's method, any; the capability's unless written.", |slot| {
-            slot.parsed("a method such as PATCH", None)
-        });
-        self.method = method.unwrap_or_else(|| self.method.clone());
-        let path = fields.optional("path", "The service's path; the endpoint unless written. May hold its {name}s.");
-        self.path = path.unwrap_or_else(|| std::mem::take(&mut self.path));
-        let doc = "Parameters to add to the query. Values may hold {name}s of the endpoint.";
-        let query = fields
-            .with("query", doc, |slot| slot.map(|name, slot| Some((name.to_owned(), Scalar::take(slot)?.into()))));
-        self.query = query.unwrap_or_default();
-        let doc = "Headers to set. Values may hold {name}s of the endpoint.";
-        self.headers = fields.with("headers", doc, headers).unwrap_or_default();
-        let doc = "Headers of the caller that are withheld unless they are named here, such as authorization.";
-        self.forward_headers = fields.optional("forward_headers", doc).unwrap_or_default();
-        let doc = "The largest request body; `limits.body` for JSON and no bound for others unless written.";
-        self.body = fields.optional::<ByteSize>("body", doc).map(Into::into);
-        self.response_body = fields.optional::<ByteSize>("response_body", "The largest response body.").map(Into::into);
-        self.timeout = fields.optional::<Period>("timeout", "Over the whole exchange.").map(Into::into);
     }
 }
 
@@ -246,55 +212,10 @@ fn id(slot: Slot<'_, '_>) -> Option<String> {
     })
 }
 
-fn parameter(slot: Slot<'_, '_>, endpoint: &str) -> Option<Parameter> {
-    slot.section("parameter", |fields| {
-        let name = fields.required::<String>("name", "As it stands in the request.");
-        let in_path = name.as_deref().is_some_and(|name| {
-            endpoint.contains(&format!("{{{name}}}")) || endpoint.contains(&format!("{{*{name}}}"))
-        });
-        let locations = [("path", Location::Path), ("query", Location::Query), ("header", Location::Header)];
-        let doc = "Where it stands: path if the endpoint has it as {name}, else query, unless written.";
-        let location = fields.with("location", doc, |slot| slot.word(&locations));
-        let location = location.unwrap_or(if in_path { Location::Path } else { Location::Query });
-        let kinds = ["string", "number", "integer", "boolean", "array", "object"].map(|kind| (kind, kind));
-        let kind = fields.word("type", &kinds, "string", "Its JSON type.");
-        let doc = "Whether a call without it is refused; one in the path always is.";
-        let required = fields.with("required", doc, bool::take);
-        let description = fields.optional("description", "For people and models.");
-        let schema = fields
-            .optional::<JsonSchema>("schema", "JSON Schema, where it says more than `type`; or {file: path}.")
-            .map(Into::into);
-        let allow_slash = fields.or("allow_slash", false, "Whether one in the path may hold `/`.");
-        if let Some(node) = fields.get("required").filter(|_| location == Location::Path && required == Some(false)) {
-            let problem = Problem::error(node, "a parameter in the path is always required");
-            fields.problem(problem.help("leave `required` out"));
-        }
-        if location != Location::Path {
-            fields.useless(&["allow_slash"], "only a parameter in the path can hold a slash that is not data");
-        }
-        Some(Parameter {
-            name: name?,
-            kind: kind.to_owned(),
-            required: required.unwrap_or(location == Location::Path),
-            description,
-            location,
-            schema,
-            allow_slash,
-        })
-    })
+fn shared(schema: JsonSchema) -> Arc<Value> {
+    Arc::new(schema.0)
 }
 
-fn headers(slot: Slot<'_, '_>) -> Option<Vec<(HeaderName, String)>> {
-    slot.map(|key, slot| {
-        let name = key.parse().ok();
-        if name.is_none() {
-            slot.problem(|node| Problem::error(node, format!("{key:?} can't be the name of a header")).at_key());
-        }
-        let (node, report) = (slot.node(), slot.report());
-        let Scalar(value) = Scalar::take(slot)?;
-        if http::HeaderValue::from_str(&value).is_err() {
-            report?.add(Problem::error(node?, "a header can't carry this value"));
-        }
-        Some((name?, value))
-    })
+fn needs_body(method: &http::Method) -> bool {
+    !matches!(*method, http::Method::GET | http::Method::DELETE)
 }

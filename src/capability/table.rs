@@ -143,7 +143,7 @@ impl Table {
             let lead = |way: &Way| {
                 let any = vec![true; way.names.len()];
                 let params = Params::check(Arc::clone(&way.names), &any, captured).ok()?;
-                Some(way.endpoint.to_path(&params))
+                Some(way.endpoint.to_path(&params, &[]))
             };
             endpoint = ways.iter().find_map(lead);
             if endpoint.is_some() { Search::Done } else { Search::On }

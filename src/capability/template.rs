@@ -5,6 +5,7 @@ use http::HeaderValue;
 use super::params::Params;
 use super::path::{InvalidPath, push_normal, push_value};
 use super::pattern::Pattern;
+use super::style::Form;
 
 /// Literals and places for path parameters.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,13 +91,16 @@ impl Template {
         header_value(&outline).map(|_| template).ok_or(InvalidTemplate::NoHeaderValue)
     }
 
-    /// As a path in its normal form.
-    pub(super) fn to_path(&self, params: &Params) -> String {
+    /// As a path in its normal form. `forms` are those of the endpoint's names, where the service wants one.
+    pub(super) fn to_path(&self, params: &Params, forms: &[Option<Form>]) -> String {
         let mut path = String::new();
         for part in &self.parts {
             match part {
                 Part::Literal(text) => path.push_str(text),
-                Part::Param(number) => params.push_path(*number, &mut path),
+                Part::Param(number) => match forms.get(*number).and_then(Option::as_ref) {
+                    Some(form) => form.push_path(params.name(*number), &form.of_text(params.text(*number)), &mut path),
+                    None => params.push_path(*number, &mut path),
+                },
             }
         }
         path

@@ -1,5 +1,7 @@
 //! The discovery document (RESTAP, "The Catalog Document"), put together from what is configured.
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value, json};
 
 use crate::restap::catalog::{Catalog, Endpoints, Location, Parameter, Provider};
@@ -75,13 +77,8 @@ fn talk(talk: &Talk) -> Capability {
 
 fn news_read(sessions: NewsSessions) -> Capability {
     let query = |name: &str, kind: &str, description: &str| Parameter {
-        name: name.to_owned(),
-        kind: kind.to_owned(),
-        required: false,
         description: Some(description.to_owned()),
-        location: Location::Query,
-        schema: None,
-        allow_slash: false,
+        ..Parameter::new(name, Location::Query, kind)
     };
     let mut parameters = vec![
         query("since", "integer", "Only items after this time in milliseconds: the last answer's timestamp"),
@@ -142,26 +139,27 @@ fn session_support(sessions: NewsSessions) -> Option<Value> {
 
 fn session_parameter(sessions: NewsSessions) -> Option<Parameter> {
     (sessions != NewsSessions::Ignored).then(|| Parameter {
-        name: "Restap-Session-Id".to_owned(),
-        kind: "string".to_owned(),
         required: sessions == NewsSessions::Required,
         description: Some("The session whose feed it is".to_owned()),
-        location: Location::Header,
-        schema: None,
-        allow_slash: false,
+        ..Parameter::new("Restap-Session-Id", Location::Header, "string")
     })
 }
 
 /// A parameter's schema stands only where it says more than its type and description.
 fn tidy(mut capability: Capability) -> Capability {
     for parameter in &mut capability.parameters {
-        if let Some(Value::Object(schema)) = &mut parameter.schema {
-            let description = parameter.description.as_deref();
-            schema.retain(|keyword, value| match keyword.as_str() {
-                "type" => value.as_str() != Some(&parameter.kind),
-                "description" => value.as_str() != description,
-                _ => true,
-            });
+        let description = parameter.description.as_deref();
+        let is_said = |keyword: &str, value: &Value| match keyword {
+            "type" => value.as_str() == Some(&parameter.kind),
+            "description" => value.as_str() == description,
+            _ => false,
+        };
+        let repeats =
+            |schema: &Value| schema.as_object().is_some_and(|it| it.iter().any(|(key, value)| is_said(key, value)));
+        if let Some(schema) = parameter.schema.as_mut().filter(|schema| repeats(schema))
+            && let Value::Object(schema) = Arc::make_mut(schema)
+        {
+            schema.retain(|keyword, value| !is_said(keyword, value));
         }
         let says_nothing =
             |schema: &Value| schema.as_object().is_some_and(Map::is_empty) || *schema == Value::Bool(true);

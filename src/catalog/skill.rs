@@ -126,6 +126,7 @@ fn write_parameter(text: &mut String, parameter: &Parameter) -> fmt::Result {
         Location::Path => "path",
         Location::Query => "query",
         Location::Header => "header",
+        Location::Cookie => "cookie",
     };
     let required = if parameter.required { ", required" } else { "" };
     write!(text, "- `{}` ({location}, {}{required})", parameter.name, parameter.kind)?;

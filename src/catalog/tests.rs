@@ -15,15 +15,7 @@ fn object(value: Value) -> Map<String, Value> {
 
 fn parameter(name: &str, location: Location, kind: &str, required: bool, schema: Option<Value>) -> Parameter {
     let description = required.then(|| format!("The {name}"));
-    Parameter {
-        name: name.to_owned(),
-        kind: kind.to_owned(),
-        required,
-        description,
-        location,
-        schema,
-        allow_slash: false,
-    }
+    Parameter { required, description, schema: schema.map(Into::into), ..Parameter::new(name, location, kind) }
 }
 
 fn weather() -> Capability {

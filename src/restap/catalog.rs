@@ -126,6 +126,31 @@ pub enum Location {
     Query,
     /// A header.
     Header,
+    /// A cookie of the `Cookie` header.
+    Cookie,
+}
+
+/// How a list or an object is written as text (OpenAPI 3.1, "Style Values"). Where nothing is said it is `form` in a
+/// query and a cookie, `simple` in a path and a header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Style {
+    /// `tags=a&tags=b`, and without `explode` `tags=a,b`.
+    Form,
+    /// `tags=a%20b`.
+    SpaceDelimited,
+    /// `tags=a|b`.
+    PipeDelimited,
+    /// `filter[color]=red`, also nested.
+    DeepObject,
+    /// `a,b`.
+    Simple,
+    /// `.a.b` in a path.
+    Label,
+    /// `;tags=a,b` in a path.
+    Matrix,
+    /// JSON as text, which OpenAPI says with `content`.
+    Json,
 }
 
 /// One path, query or header input.
@@ -145,8 +170,35 @@ pub struct Parameter {
     pub location: Location,
     /// JSON Schema, where it says more than `type`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub schema: Option<Value>,
+    pub schema: Option<Arc<Value>>,
+    /// How a list or an object is written. Where it is set, the gateway takes other forms too and writes this one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub style: Option<Style>,
+    /// Whether each item or property stands by itself; `None` is as OpenAPI has it: with `form` and `deepObject`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub explode: Option<bool>,
+    /// A query parameter whose reserved characters are not percent-encoded towards the service.
+    #[serde(skip)]
+    pub allow_reserved: bool,
     /// A path parameter that may hold `/`.
     #[serde(skip)]
     pub allow_slash: bool,
+}
+
+impl Parameter {
+    /// An optional one of this JSON type.
+    pub fn new(name: &str, location: Location, kind: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            kind: kind.to_owned(),
+            required: location == Location::Path,
+            description: None,
+            location,
+            schema: None,
+            style: None,
+            explode: None,
+            allow_reserved: false,
+            allow_slash: false,
+        }
+    }
 }

@@ -112,15 +112,7 @@ mod tests {
 
     #[test]
     fn the_answer_says_what_can_be_called_and_with_what() {
-        let city = Parameter {
-            name: "city".into(),
-            kind: "string".into(),
-            required: true,
-            description: None,
-            location: Location::Path,
-            schema: None,
-            allow_slash: false,
-        };
+        let city = Parameter::new("city", Location::Path, "string");
         let mut current = capability("weather.current", "Current weather", "/weather/{city}");
         current.parameters = vec![city.clone(), Parameter { name: "units".into(), required: false, ..city }];
         let mut report = capability("report.create", "File a report", "/reports");

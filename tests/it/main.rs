@@ -29,6 +29,7 @@ mod http2;
 mod idempotency;
 mod later;
 mod leaving;
+mod mapping;
 mod news;
 mod outcomes;
 mod passing;

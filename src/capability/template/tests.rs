@@ -11,7 +11,7 @@ fn of(endpoint: &str) -> Capability {
 /// A route's path for a request to an endpoint.
 fn path(endpoint: &str, template: &str, request: &str) -> String {
     let capability = of(endpoint);
-    Template::path(template, capability.endpoint()).unwrap().to_path(&params(&capability, request))
+    Template::path(template, capability.endpoint()).unwrap().to_path(&params(&capability, request), &[])
 }
 
 fn query(endpoint: &str, template: &str, request: &str) -> String {
@@ -64,7 +64,7 @@ fn a_slash_that_a_parameter_takes_stays_encoded() {
     }];
     let capability = Capability::new(settings).unwrap();
     let template = Template::path("/projects/{id}/issues", capability.endpoint()).unwrap();
-    assert_eq!(template.to_path(&params(&capability, "/p/group%2Fproject")), "/projects/group%2Fproject/issues");
+    assert_eq!(template.to_path(&params(&capability, "/p/group%2Fproject"), &[]), "/projects/group%2Fproject/issues");
 }
 
 #[test]

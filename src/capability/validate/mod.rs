@@ -1,17 +1,17 @@
 //! `Validation`: a request held against the parameters and the body's schema of its capability.
 
 mod cost;
-mod json;
 mod parameter;
 mod schema;
 
 use std::fmt::Write;
 
-use http::{HeaderMap, Method, header};
+use http::HeaderMap;
 use serde::Serialize;
 
 use crate::restap::catalog::Parameter;
 
+use super::body::Received;
 use super::params::Params;
 use super::settings::{Settings, Validate};
 
@@ -28,8 +28,7 @@ pub struct Validation {
     mode: Validate,
     parameters: Box<[Checked]>,
     body: Option<Schema>,
-    content_types: Box<[String]>,
-    method: Method,
+    body_required: bool,
 }
 
 /// What is held against a capability.
@@ -42,7 +41,7 @@ pub struct Input<'a> {
     /// As the caller sent them.
     pub headers: &'a HeaderMap,
     /// The whole body, where the capability must see it; `None` where it only passes.
-    pub body: Option<&'a [u8]>,
+    pub body: Option<&'a Received>,
 }
 
 /// Why a request is refused.
@@ -85,6 +84,8 @@ pub enum Part {
     Query,
     /// A header.
     Header,
+    /// A cookie.
+    Cookie,
     /// The body.
     Body,
 }
@@ -105,8 +106,7 @@ impl Validation {
             mode: settings.validate_request,
             parameters: parameters.iter().map(Checked::new).collect(),
             body: settings.input_schema.clone().map(Schema::new),
-            content_types: settings.content_types.clone().into(),
-            method: settings.method.clone(),
+            body_required: settings.input_required,
         }
     }
 
@@ -133,80 +133,23 @@ impl Validation {
         for parameter in &self.parameters {
             parameter.check(input, &mut violations).map_err(Refused::Schema)?;
         }
-        if let (Some(schema), Some(body)) = (&self.body, input.body) {
-            self.check_body(schema, body, input.headers, &mut violations)?;
+        match (&self.body, input.body) {
+            (Some(_), Some(Received::Nothing)) if self.body_required => violations.push(Violation {
+                location: Part::Body,
+                path: String::new(),
+                keyword: "required".to_owned(),
+                message: "must be there, as JSON".to_owned(),
+            }),
+            (Some(schema), Some(Received::Json(body))) => {
+                let found =
+                    schema.check(body, Part::Body).map_err(|problem| Refused::Schema(invalid(None, problem)))?;
+                violations.extend(found);
+            }
+            _ => {}
         }
         violations.truncate(VIOLATIONS_MAX);
         if violations.is_empty() { Ok(()) } else { Err(Refused::Input(violations)) }
     }
-
-    fn check_body(
-        &self,
-        schema: &Schema,
-        body: &[u8],
-        headers: &HeaderMap,
-        violations: &mut Vec<Violation>,
-    ) -> Result<(), Refused> {
-        if body.is_empty() {
-            if !matches!(self.method, Method::GET | Method::DELETE) {
-                violations.push(Violation {
-                    location: Part::Body,
-                    path: String::new(),
-                    keyword: "required".to_owned(),
-                    message: "must be there, as JSON".to_owned(),
-                });
-            }
-            return Ok(());
-        }
-        if let Some(content_type) = headers.get(header::CONTENT_TYPE) {
-            match self.takes(content_type.to_str().unwrap_or_default()) {
-                Taken::Json => {}
-                Taken::Other => return Ok(()),
-                Taken::No => return Err(Refused::MediaType(self.first_content_type().to_owned())),
-            }
-        }
-        let plain = |coding: &header::HeaderValue| coding.as_bytes().eq_ignore_ascii_case(b"identity");
-        if !headers.get_all(header::CONTENT_ENCODING).iter().all(plain) {
-            return Err(Refused::Json("it is compressed; send it without Content-Encoding".to_owned()));
-        }
-        let body = json::parse(body).map_err(|error| Refused::Json(error.to_string()))?;
-        let found = schema.check(&body, Part::Body).map_err(|problem| Refused::Schema(invalid(None, problem)))?;
-        violations.extend(found);
-        Ok(())
-    }
-
-    /// A body in another form than JSON passes where the capability lists the form: there is nothing to hold it
-    /// against.
-    fn takes(&self, content_type: &str) -> Taken {
-        let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-        let json = is_json(&essence);
-        let matches = |listed: &String| {
-            let listed = listed.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-            let range = listed.strip_suffix('*').filter(|_| listed.ends_with("/*"));
-            listed == "*/*"
-                || range.is_some_and(|range| essence.starts_with(range))
-                || if json { is_json(&listed) } else { listed == essence }
-        };
-        match self.content_types.is_empty() || self.content_types.iter().any(matches) {
-            true if json => Taken::Json,
-            true if !self.content_types.is_empty() => Taken::Other,
-            _ => Taken::No,
-        }
-    }
-
-    fn first_content_type(&self) -> &str {
-        self.content_types.first().map_or("application/json", String::as_str)
-    }
-}
-
-enum Taken {
-    Json,
-    Other,
-    No,
-}
-
-fn is_json(essence: &str) -> bool {
-    essence == "application/json" || essence.ends_with("+json")
 }
 
 fn invalid(parameter: Option<&str>, problem: &str) -> InvalidSchema {
@@ -222,6 +165,7 @@ fn summary(violations: &[Violation]) -> String {
         (Part::Path, name) => format!("the path parameter `{name}` "),
         (Part::Query, name) => format!("the query parameter `{name}` "),
         (Part::Header, name) => format!("the header `{name}` "),
+        (Part::Cookie, name) => format!("the cookie `{name}` "),
     };
     text.push_str(&first.message);
     match violations.len() {

@@ -33,6 +33,11 @@ impl Schema {
         Self { source, compiled: OnceLock::new() }
     }
 
+    /// As it is written.
+    pub(super) fn source(&self) -> &Value {
+        &self.source
+    }
+
     /// The validator, or what is wrong with the schema. Nothing is fetched: a `$ref` leads only within the schema.
     pub(super) fn compile(&self) -> Result<&Validator, &str> {
         let compiled = self.compiled.get_or_init(|| {

@@ -34,13 +34,10 @@ fn record(fields: usize) -> Value {
 #[test]
 fn parameters_lose_schemas_and_long_descriptions_but_none_is_left_out() {
     let parameter = |n: usize| Parameter {
-        name: format!("p{n}"),
-        kind: "string".to_owned(),
         required: n == 0,
         description: Some("d".repeat(150)),
-        location: Location::Query,
-        schema: Some(json!({"enum": vec!["value"; 10 * n]})),
-        allow_slash: false,
+        schema: Some(json!({"enum": vec!["value"; 10 * n]}).into()),
+        ..Parameter::new(&format!("p{n}"), Location::Query, "string")
     };
     let mut parameters: Vec<_> = (0..10).map(parameter).collect();
     assert!(fit_parameters(&mut parameters, 4 << 10));

@@ -13,10 +13,11 @@ use pingora::proxy::Session;
 use tracing::{debug, warn};
 
 use crate::capability::headers::{Arrival, Proxy, Scheme};
+use crate::capability::send::{Sent, Unsendable};
 use crate::capability::settings::Validate;
-use crate::capability::validate::{Input, Refused};
+use crate::capability::validate::{Input, Part, Refused, Violation};
 use crate::capability::{
-    Body, Capability, InvalidPath, Params, Return, Service, Target, request_headers, response_headers,
+    Body, Capability, InvalidPath, Params, Received, Return, Service, Target, request_headers, response_headers,
 };
 use crate::gateway::ctx::RequestCtx;
 use crate::gateway::error::Refusal;
@@ -110,20 +111,19 @@ pub(in crate::gateway) async fn answer(
     {
         return Err(body::too_large(limit).into());
     }
-    let whole =
+    let mut whole =
         if served { Some(body::read(session, limit.unwrap_or(limits.body), limits.body_timeout).await?) } else { None };
     let request = session.req_header();
-    let sees_body = call.capability.body() == Body::Whole;
+    let seen = whole.as_deref().filter(|_| call.capability.body() == Body::Whole);
+    let received = match seen {
+        Some(body) => receive(call, &request.headers, body)?,
+        None => None,
+    };
     validate(
         call,
-        &Input {
-            params: &params,
-            query: query.as_deref(),
-            headers: &request.headers,
-            body: whole.as_deref().filter(|_| sees_body),
-        },
+        &Input { params: &params, query: query.as_deref(), headers: &request.headers, body: received.as_ref() },
     )?;
-    let target = call.capability.target(&call.service, &params, &method, query.as_deref());
+    let mut target = call.capability.target(&call.service, &params, &method, query.as_deref());
     let host = super::super::router::host(&request.headers, &request.uri);
     let arrival = Arrival {
         peer: ctx.peer,
@@ -135,7 +135,20 @@ pub(in crate::gateway) async fn answer(
         caller: None,
         hops: &hops,
     };
-    let headers = request_headers(&call.capability, &call.service, &params, &arrival, &request.headers)?;
+    let mut headers = request_headers(&call.capability, &call.service, &params, &arrival, &request.headers)?;
+    if let Some(Received::Json(value)) = received.filter(|_| call.capability.sender().converts()) {
+        match call.capability.sender().send(&value).map_err(unsendable)? {
+            Sent::Body(body, media_type) => {
+                headers.insert(CONTENT_TYPE, media_type);
+                whole = Some(body);
+            }
+            Sent::Query(pairs) => {
+                headers.remove(CONTENT_TYPE);
+                target.push_query(&pairs);
+                whole = Some(bytes::Bytes::new());
+            }
+        }
+    }
     ctx.job = Job::begin(gateway, (agent, &call.capability), (&method, &request.headers))?;
     ctx.upstream = Some(call.upstream.name.as_str().into());
     let proxied = ProxiedCall {
@@ -156,6 +169,20 @@ pub(in crate::gateway) async fn answer(
     }
 }
 
+/// Reads a body that must be seen; `None` where it only had to be looked at, and can't be read.
+fn receive(call: &Call, headers: &HeaderMap, body: &[u8]) -> Result<Option<Received>, Refusal> {
+    match call.capability.receive(headers, body) {
+        Ok(received) => Ok(Some(received)),
+        Err(refused)
+            if call.capability.validation().mode() == Validate::Warn && !call.capability.sender().converts() =>
+        {
+            warn!(capability = call.capability.id(), "a request breaks the capability's schema: {refused}");
+            Ok(None)
+        }
+        Err(refused) => Err(told(call, refused)),
+    }
+}
+
 fn validate(call: &Call, input: &Input<'_>) -> Result<(), Refusal> {
     let validation = call.capability.validation();
     if validation.mode() == Validate::Off {
@@ -166,13 +193,18 @@ fn validate(call: &Call, input: &Input<'_>) -> Result<(), Refusal> {
         warn!(capability = call.capability.id(), "a request breaks the capability's schema: {refused}");
         return Ok(());
     }
+    Err(told(call, refused))
+}
+
+/// What a caller is told of a request that is refused.
+fn told(call: &Call, refused: Refused) -> Refusal {
     let code = match &refused {
         Refused::Input(_) => ErrorCode::InvalidInput,
         Refused::Json(_) => ErrorCode::InvalidJson,
         Refused::MediaType(_) => ErrorCode::UnsupportedMediaType,
         Refused::Schema(problem) => {
             warn!(capability = call.capability.id(), "{problem}");
-            return Err(Refusal::internal());
+            return Refusal::internal();
         }
     };
     let message = refused.to_string();
@@ -180,7 +212,17 @@ fn validate(call: &Call, input: &Input<'_>) -> Result<(), Refusal> {
         Refused::Input(violations) => serde_json::to_value(violations).ok().map(Box::new),
         _ => None,
     };
-    Err(Refusal { details, ..Refusal::new(code, message) })
+    Refusal { details, ..Refusal::new(code, message) }
+}
+
+fn unsendable(problem: Unsendable) -> Refusal {
+    let Unsendable { path, message } = problem;
+    let violation = Violation { location: Part::Body, path, keyword: "type".to_owned(), message };
+    let refused = Refused::Input(vec![violation]);
+    let message = refused.to_string();
+    let Refused::Input(violations) = refused else { return Refusal::internal() };
+    let details = serde_json::to_value(violations).ok().map(Box::new);
+    Refusal { details, ..Refusal::new(ErrorCode::InvalidInput, message) }
 }
 
 /// Asks the service with our own client, and passes its answer on as it comes.
