@@ -5,6 +5,7 @@
 
 // 0: what is on the wire. Types and codecs, nothing that does I/O.
 pub mod restap;
+pub mod signature;
 pub mod sse;
 
 // 1: what everyone stands on.

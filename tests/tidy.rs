@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 /// Room, layer, and what is special about it. The same table stands in ARCHITECTURE.md.
 const ROOMS: &[(&str, u8, Nature)] = &[
     ("restap", 0, Nature::Pure),
+    ("signature", 0, Nature::Pure),
     ("sse", 0, Nature::Pure),
     ("schema", 1, Nature::Pure),
     ("yaml", 1, Nature::Pure),
