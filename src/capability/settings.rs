@@ -19,7 +19,7 @@ const RESERVED_IDS: [&str; 3] = ["talk", "news", "news_receive"];
 const ID_MAX: usize = 128;
 
 /// A capability as the operator wrote it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
     /// Unique within the agent; never `talk`, `news` or `news_receive`.
     pub id: String,

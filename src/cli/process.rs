@@ -1,36 +1,36 @@
 //! Runs a gateway with the operators' listener beside it, until a signal ends it.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
+use async_trait::async_trait;
+use chrono::{DateTime, SecondsFormat, Utc};
+use serde_json::{Value, json};
 use tokio::sync::{Semaphore, watch};
 
 use super::{Fault, complain};
-use crate::admin::Admin;
+use crate::admin::{Admin, Operator};
 use crate::config::Config;
-use crate::front::{Door, Listener, Server};
-use crate::gateway::Process;
+use crate::front::{Door, Listen, Listener, Server};
+use crate::gateway::{Origin, Process, Reload};
+use crate::yaml::{Diagnostic, Secret};
 
 /// Connections of the admin listener: scrapers and probes, not callers.
 const ADMIN_CONNECTIONS: usize = 64;
 
 /// Opens everything, then serves; `serving` is called with the base URL once requests are answered.
-pub(super) fn run(config: &Config, serving: impl FnOnce(&str)) -> Result<(), Fault> {
-    let admin = listener(config)?;
-    let process = Process::open(config).map_err(Fault::new)?;
-    let problem = process.store_problem();
+pub(super) fn run(config: Config, origin: Origin, serving: impl FnOnce(&str)) -> Result<(), Fault> {
+    let admin = listener(&config)?;
+    let process = Process::open(config, origin).map_err(Fault::new)?;
+    let operator = Arc::new(Running { store: process.store_problem(), reload: process.reload() });
     // Operators are answered until the very end: that the process drains is what they want to know.
     let ended = watch::Sender::new(false);
     let socket = admin.as_ref().map(|(listener, _)| listener.share()).transpose().map_err(Fault::new)?;
     let _file = socket.and_then(Listener::into_file);
-    let beside = admin.map(|(listener, settings)| {
-        let app = Admin {
-            metrics: process.metrics(),
-            health: process.health(),
-            store: Arc::new(move || problem.borrow().clone()),
-            listen: settings.listen.clone(),
-        };
-        let server =
-            Server { app: Arc::new(app), shutdown: ended.subscribe(), header_timeout: config.limits.header_timeout };
+    let beside = admin.map(|(listener, listen)| {
+        let app = Admin { metrics: process.metrics(), health: process.health(), operator, listen };
+        let header_timeout = process.header_timeout();
+        let server = Server { app: Arc::new(app), shutdown: ended.subscribe(), header_timeout };
         // Operators' own connections are not counted among the callers'.
         let open = prometheus::IntGauge::new("admin_connections", "Connections of operators.").map_err(Fault::new)?;
         Ok((Door { server, connections: Arc::new(Semaphore::new(ADMIN_CONNECTIONS)), open }, listener))
@@ -42,18 +42,62 @@ pub(super) fn run(config: &Config, serving: impl FnOnce(&str)) -> Result<(), Fau
             drop(door.accept(listener).await);
         }
     };
-    process.run(config.limits, beside, serving).map_err(Fault::new)
+    process.run(beside, serving).map_err(Fault::new)
 }
 
 /// The admin listener. One that the operator did not ask for gives way to whoever has its address.
-fn listener(config: &Config) -> Result<Option<(Listener, &crate::config::settings::Admin)>, Fault> {
+fn listener(config: &Config) -> Result<Option<(Listener, Listen)>, Fault> {
     let Some(admin) = &config.admin else { return Ok(None) };
     match Listener::bind(&admin.listen) {
-        Ok(listener) => Ok(Some((listener, admin))),
+        Ok(listener) => Ok(Some((listener, admin.listen.clone()))),
         Err(error) if admin.written => Err(Fault::new(error)),
         Err(error) => {
             complain(&format!("warning: no admin listener: {error}; write admin.listen, or admin: off"));
             Ok(None)
         }
     }
+}
+
+/// The process as its operators ask for it.
+struct Running {
+    store: watch::Receiver<Option<String>>,
+    reload: Reload,
+}
+
+#[async_trait]
+impl Operator for Running {
+    fn store_problem(&self) -> Option<String> {
+        self.store.borrow().clone()
+    }
+
+    fn configuration(&self) -> Value {
+        let status = self.reload.status();
+        let refused = status.refused.as_ref().map(|refused| {
+            let problems: Vec<String> = refused.problems.iter().map(problem).collect();
+            json!({"at": timestamp(refused.at), "problems": problems})
+        });
+        json!({"in_force_since": timestamp(status.in_force_since), "refused": refused})
+    }
+
+    fn token(&self) -> Option<Arc<Secret>> {
+        self.reload.admin_token()
+    }
+
+    async fn reload(&self) -> Result<Value, Value> {
+        match self.reload.now().await {
+            Ok(done) => {
+                let status = if done.changes.is_empty() { "unchanged" } else { "reloaded" };
+                Ok(json!({"status": status, "changes": done.changes, "warnings": done.warnings}))
+            }
+            Err(problems) => Err(json!(problems)),
+        }
+    }
+}
+
+fn problem(problem: &Diagnostic) -> String {
+    format!("{}:{}:{}: {}", problem.file, problem.line, problem.column, problem.message)
+}
+
+fn timestamp(time: SystemTime) -> String {
+    DateTime::<Utc>::from(time).to_rfc3339_opts(SecondsFormat::Millis, true)
 }

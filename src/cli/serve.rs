@@ -5,7 +5,8 @@ use std::path::Path;
 use clap::Args;
 
 use super::{ConfigFile, Fault, complain, say, source};
-use crate::config::{Config, Shorthand};
+use crate::config::{Shorthand, Source};
+use crate::front::Listen;
 
 /// Serve (the default command).
 ///
@@ -36,11 +37,11 @@ pub(super) struct Serve {
 
 impl Serve {
     pub(super) fn run(self) -> Result<(), Fault> {
-        let mut config = if self.upstream.is_none() && self.talk.is_none() {
+        let source = if self.upstream.is_none() && self.talk.is_none() {
             if self.print {
                 return Err(Fault::new("--print needs --upstream or --talk: it writes the file that these stand for"));
             }
-            source::load(&self.file.config)?
+            Source::file(&self.file.config)
         } else {
             let (upstream, talk, dialect, model) = (self.upstream, self.talk, self.dialect, self.model);
             let text = Shorthand { listen: None, upstream, talk, dialect, model }.to_yaml();
@@ -48,18 +49,15 @@ impl Serve {
                 say(&text);
                 return Ok(());
             }
-            source::from_text(&text, Path::new("command line"))?
+            Source::text("command line", &text, Path::new("."))
         };
-        listen(&mut config, &self.listen)?;
-        super::process::run(&config, |base| complain(&format!("serving on {base}")))
+        let (config, origin) = source::open(source.listening(listen(&self.listen)?))?;
+        super::process::run(config, origin, |base| complain(&format!("serving on {base}")))
     }
 }
 
 /// `--listen` in place of `listen:`.
-fn listen(config: &mut Config, addresses: &[String]) -> Result<(), Fault> {
-    if !addresses.is_empty() {
-        let parse = |text: &String| text.parse().map_err(|error| Fault(format!("--listen {text}: {error}")));
-        config.listen = addresses.iter().map(parse).collect::<Result<_, _>>()?;
-    }
-    Ok(())
+fn listen(addresses: &[String]) -> Result<Vec<Listen>, Fault> {
+    let parse = |text: &String| text.parse().map_err(|error| Fault(format!("--listen {text}: {error}")));
+    addresses.iter().map(parse).collect()
 }

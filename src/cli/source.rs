@@ -2,9 +2,11 @@
 
 use std::io::IsTerminal;
 use std::path::Path;
+use std::time::SystemTime;
 
 use super::Fault;
-use crate::config::{Config, Loaded};
+use crate::config::{Config, Loaded, Reading, Source};
+use crate::gateway::Origin;
 use crate::yaml::{Colour, Diagnostic};
 
 /// Reads a file. Warnings go to stderr, and so do the problems of a file that can't be used.
@@ -12,10 +14,12 @@ pub(super) fn load(path: &Path) -> Result<Config, Fault> {
     Config::load(path, &environment).map(accept).map_err(|problems| refuse(&problems))
 }
 
-/// Reads a text that stands in no file, or in one that the program brings with it.
-pub(super) fn from_text(text: &str, name: &Path) -> Result<Config, Fault> {
-    let name = name.display().to_string();
-    Config::from_text(&name, text, Path::new("."), &environment).map(accept).map_err(|problems| refuse(&problems))
+/// Reads what a process is to be started with, and keeps where it came from.
+pub(super) fn open(source: Source) -> Result<(Config, Origin), Fault> {
+    let read_at = SystemTime::now();
+    let Reading { outcome, sources } = source.read(&environment, None);
+    let config = outcome.map(accept).map_err(|problems| refuse(&problems))?;
+    Ok((config, Origin { source, environment, read_at, sources }))
 }
 
 /// All that is to be said of a file: warnings where it can be used, else every problem.

@@ -3,6 +3,7 @@
 mod addresses;
 mod endpoints;
 mod published;
+pub(super) mod reload;
 mod talk;
 
 use super::agent::Draft;

@@ -15,6 +15,8 @@ pub(super) struct Included {
     pub(super) files: Vec<File>,
     /// What is wrong with an entry of the list, by its position.
     pub(super) problems: Vec<(usize, Trouble)>,
+    /// The entries that are patterns, from the root of the file system or the working directory on.
+    pub(super) patterns: Vec<String>,
 }
 
 /// A file that is included.
@@ -40,13 +42,15 @@ pub(super) fn find(list: Option<Node<'_>>, main: Option<&Path>) -> Included {
     let mut seen: HashSet<PathBuf> = main.map(identity).into_iter().collect();
     for (entry, node) in list.into_iter().flat_map(Node::children).enumerate() {
         let Some(text) = node.as_text() else { continue };
-        let found = match matches(text, node.document().directory()) {
+        let pattern = pattern(text, node.document().directory());
+        let found = match matches(text, pattern.as_deref(), node.document().directory()) {
             Ok(found) => found,
             Err(message) => {
                 included.problems.push((entry, Trouble::Error(message)));
                 continue;
             }
         };
+        included.patterns.extend(pattern);
         if found.is_empty() {
             included.problems.push((entry, Trouble::Empty));
         }
@@ -62,17 +66,19 @@ pub(super) fn find(list: Option<Node<'_>>, main: Option<&Path>) -> Included {
     included
 }
 
+/// An entry that is a pattern, with the directory in front that it is relative to.
+fn pattern(text: &str, directory: &Path) -> Option<String> {
+    let directory = glob::Pattern::escape(&directory.display().to_string());
+    text.contains(['*', '?', '[']).then(|| Path::new(&directory).join(text).display().to_string())
+}
+
 /// The files of one entry: those that match a pattern, or the one that is named, whether it is there or not.
-fn matches(text: &str, directory: &Path) -> Result<Vec<PathBuf>, String> {
+fn matches(text: &str, pattern: Option<&str>, directory: &Path) -> Result<Vec<PathBuf>, String> {
     if text.is_empty() {
         return Err("the path is empty".into());
     }
-    if !text.contains(['*', '?', '[']) {
-        return Ok(vec![directory.join(text)]);
-    }
-    let directory = glob::Pattern::escape(&directory.display().to_string());
-    let pattern = Path::new(&directory).join(text).display().to_string();
-    let paths = glob::glob(&pattern).map_err(|error| format!("this is no pattern of file names: {}", error.msg))?;
+    let Some(pattern) = pattern else { return Ok(vec![directory.join(text)]) };
+    let paths = glob::glob(pattern).map_err(|error| format!("this is no pattern of file names: {}", error.msg))?;
     Ok(paths.filter_map(Result::ok).filter(|path| path.is_file()).take(FILES_MAX + 1).collect())
 }
 

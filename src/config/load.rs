@@ -1,12 +1,13 @@
 //! From files to a `Config`: read all, check all, and only then decide.
 
-use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use super::agent::Draft;
 use super::include::{self, Trouble};
 use super::part::{self, Part};
 use super::server::Server;
+use super::source::{Against, Reading};
+use super::sources::Sources;
 use super::upstreams::Upstreams;
 use super::{Config, Environment, Loaded, check};
 use crate::yaml::document::TEXT_MAX;
@@ -14,14 +15,15 @@ use crate::yaml::file::read_text;
 use crate::yaml::{Diagnostic, Document, Kind, Problem, Report, Severity, Slot};
 
 /// Reads gateway.yaml and what it includes.
-pub(super) fn file(path: &Path, environment: Environment<'_>) -> Result<Loaded, Vec<Diagnostic>> {
+pub(super) fn file(path: &Path, environment: Environment<'_>, against: Against<'_>) -> Reading {
     let name = path.display().to_string();
-    let text = read_text(path, TEXT_MAX as u64).map_err(|reason| vec![Diagnostic::of_file(&name, reason)])?;
+    let text = read_text(path, TEXT_MAX as u64).map_err(|reason| vec![Diagnostic::of_file(&name, reason)]);
     let directory = path.parent().unwrap_or(Path::new(""));
-    let main = Document::parse(&name, directory, text).map_err(|unreadable| vec![*unreadable])?;
-    let mut loaded = documents(main, Some(path), environment)?;
-    loaded.files.insert(0, path.to_owned());
-    Ok(loaded)
+    let main = text.and_then(|text| Document::parse(&name, directory, text).map_err(|unreadable| vec![*unreadable]));
+    match main {
+        Ok(main) => documents(main, Some(path), environment, against),
+        Err(problems) => unreadable(problems, Some(path)),
+    }
 }
 
 /// Reads a text as if it were gateway.yaml in this directory.
@@ -30,13 +32,21 @@ pub(super) fn text(
     text: String,
     directory: &Path,
     environment: Environment<'_>,
-) -> Result<Loaded, Vec<Diagnostic>> {
-    let main = Document::parse(name, directory, text).map_err(|unreadable| vec![*unreadable])?;
-    documents(main, None, environment)
+    against: Against<'_>,
+) -> Reading {
+    match Document::parse(name, directory, text) {
+        Ok(main) => documents(main, None, environment, against),
+        Err(problem) => unreadable(vec![*problem], None),
+    }
 }
 
-fn documents(main: Document, path: Option<&Path>, environment: Environment<'_>) -> Result<Loaded, Vec<Diagnostic>> {
-    let Files { documents, paths, unreadable, troubles } = Files::beside(main, path, environment);
+fn unreadable(problems: Vec<Diagnostic>, path: Option<&Path>) -> Reading {
+    let documents = path.into_iter().map(Path::to_owned).collect();
+    Reading { outcome: Err(problems), sources: Sources::new(documents, Vec::new(), Vec::new()) }
+}
+
+fn documents(main: Document, path: Option<&Path>, environment: Environment<'_>, against: Against<'_>) -> Reading {
+    let Files { documents, paths, patterns, unreadable, troubles } = Files::beside(main, path, environment);
     let report = Report::default();
     for document in &documents {
         report.open(document);
@@ -50,18 +60,19 @@ fn documents(main: Document, path: Option<&Path>, environment: Environment<'_>) 
                 Trouble::Empty => Problem::warning(node, "no file matches this pattern"),
             });
         }
-        assemble(main, included, !unreadable.is_empty(), &report)
+        assemble(main, included, !unreadable.is_empty(), against, &report)
     });
-    let mut seen = HashSet::new();
-    let files = paths.into_iter().chain(report.files()).filter(|file| seen.insert(file.clone())).collect();
+    let paths = path.into_iter().map(Path::to_owned).chain(paths).collect();
+    let sources = Sources::new(paths, patterns, report.files());
     let mut diagnostics = report.into_diagnostics(&documents);
     diagnostics.extend(unreadable);
-    match config {
+    let outcome = match config {
         Some(config) if diagnostics.iter().all(|diagnostic| diagnostic.severity == Severity::Warning) => {
-            Ok(Loaded { config, warnings: diagnostics, files })
+            Ok(Loaded { config, warnings: diagnostics })
         }
         _ => Err(diagnostics),
-    }
+    };
+    Reading { outcome, sources }
 }
 
 /// All files, the main one first.
@@ -69,6 +80,8 @@ struct Files {
     documents: Vec<Document>,
     /// Of the included ones.
     paths: Vec<PathBuf>,
+    /// What of `include:` is a pattern, below its directory.
+    patterns: Vec<String>,
     /// Files that are no YAML.
     unreadable: Vec<Diagnostic>,
     /// What is wrong with an entry of `include:`, by its position.
@@ -79,13 +92,19 @@ impl Files {
     fn beside(mut main: Document, path: Option<&Path>, environment: Environment<'_>) -> Self {
         main.fill_in(environment);
         let found = include::find(main.root().get("include"), path);
-        let mut files =
-            Self { documents: vec![main], paths: Vec::new(), unreadable: Vec::new(), troubles: found.problems };
+        let mut files = Self {
+            documents: vec![main],
+            paths: Vec::new(),
+            patterns: found.patterns,
+            unreadable: Vec::new(),
+            troubles: found.problems,
+        };
         for include::File { path, entry } in found.files {
             let document = match read_text(&path, TEXT_MAX as u64) {
                 Ok(text) => Document::parse(&path.display().to_string(), path.parent().unwrap_or(Path::new("")), text),
                 Err(reason) => {
                     files.troubles.push((entry, Trouble::Error(reason)));
+                    files.paths.push(path);
                     continue;
                 }
             };
@@ -102,12 +121,21 @@ impl Files {
     }
 }
 
-fn assemble<'d>(main: &'d Document, included: &'d [Document], incomplete: bool, report: &Report<'d>) -> Option<Config> {
+fn assemble<'d>(
+    main: &'d Document,
+    included: &'d [Document],
+    incomplete: bool,
+    against: Against<'_>,
+    report: &Report<'d>,
+) -> Option<Config> {
     if main.root().kind() == Kind::Null {
         report.add(Problem::error(main.root(), "the file is empty").help(SHORTEST));
         return None;
     }
-    let (server, first) = part::gateway(Slot::read(main.root(), report))?;
+    let (mut server, first) = part::gateway(Slot::read(main.root(), report))?;
+    if !against.listen.is_empty() {
+        server.listen = against.listen.iter().map(|listen| (listen.clone(), None)).collect();
+    }
     let others = included.iter().map(|file| part::included(Slot::read(file.root(), report)).unwrap_or_default());
     let (upstreams, mut agents) = gather(std::iter::once(first).chain(others));
     if agents.is_empty() && !incomplete && main.root().get("agent").is_none() {
@@ -115,6 +143,9 @@ fn assemble<'d>(main: &'d Document, included: &'d [Document], incomplete: bool, 
     }
     let mut upstreams = Upstreams::new(upstreams, incomplete, report);
     check::check(&server, &mut agents, &mut upstreams, report);
+    if let Some(running) = against.running {
+        check::reload::check(&server, running, main.root(), report);
+    }
     let Server { listen, public_url, admin, store, limits, trusted_proxies, log } = server;
     Some(Config {
         listen: listen.into_iter().map(|(listen, _)| listen).collect(),

@@ -2,6 +2,7 @@
 
 mod agent;
 mod check;
+mod diff;
 mod include;
 pub mod listen;
 mod load;
@@ -9,14 +10,19 @@ mod part;
 mod server;
 pub mod settings;
 pub mod shorthand;
+mod source;
+mod sources;
 mod upstreams;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
+pub use diff::changes;
 pub use settings::Config;
 pub use shorthand::Shorthand;
+pub use source::{Reading, Source};
+pub use sources::{Look, Sources};
 
 pub use crate::net::Cidr;
 use crate::yaml::{Diagnostic, Slot};
@@ -31,15 +37,13 @@ pub struct Loaded {
     pub config: Config,
     /// What the operator should look at.
     pub warnings: Vec<Diagnostic>,
-    /// Every file that was read, the first being the file itself: a change of any of them is a reason to reload.
-    pub files: Vec<PathBuf>,
 }
 
 impl Config {
     /// Reads a file and what it includes. An error is the list of all problems, warnings among them, in the order
     /// of the files and of their lines.
     pub fn load(path: &Path, environment: Environment<'_>) -> Result<Loaded, Vec<Diagnostic>> {
-        load::file(path, environment)
+        Source::file(path).read(environment, None).outcome
     }
 
     /// Reads a text that stands in no file; paths in it are relative to `directory`, problems name it `name`.
@@ -49,7 +53,7 @@ impl Config {
         directory: &Path,
         environment: Environment<'_>,
     ) -> Result<Loaded, Vec<Diagnostic>> {
-        load::text(name, text.to_owned(), directory, environment)
+        Source::text(name, text, directory).read(environment, None).outcome
     }
 }
 

@@ -12,7 +12,7 @@ use crate::yaml::Secret;
 use crate::{capability, store, talk, telemetry, upstream};
 
 /// The whole of gateway.yaml, its includes among it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Config {
     /// Where callers are served; never empty.
     pub listen: Vec<Listen>,
@@ -35,7 +35,7 @@ pub struct Config {
 }
 
 /// `admin:`.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Admin {
     /// Where.
     pub listen: Listen,
@@ -79,7 +79,7 @@ impl Default for Limits {
 }
 
 /// One agent: `agent:`, or an entry of `agents:`.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Agent {
     /// The key under `agents:`, or `agent`. Names it in logs and metrics, and keys its feeds.
     pub key: String,

@@ -40,9 +40,10 @@ fn rendered(diagnostics: &[Diagnostic]) -> String {
 #[test]
 fn a_file_that_works_says_this() {
     for path in golden("valid") {
-        let loaded = Config::load(&path, &environment).unwrap_or_else(|problems| panic!("{}", rendered(&problems)));
-        let Loaded { config, warnings, files } = loaded;
-        let files: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
+        let reading = Source::file(&path).read(&environment, None);
+        let loaded = reading.outcome.unwrap_or_else(|problems| panic!("{}", rendered(&problems)));
+        let Loaded { config, warnings } = loaded;
+        let files: Vec<_> = reading.sources.files().map(|file| file.display().to_string()).collect();
         let text = format!("{}\n{config:#?}\n\nread: {}\n", rendered(&warnings), files.join(", "));
         expect_file![beside(&path, "txt")].assert_eq(text.trim_start());
     }

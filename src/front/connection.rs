@@ -1,6 +1,7 @@
 //! One connection: take a head, judge it, have Pingora serve the request, again.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use pingora::apps::{HttpServerApp, ServerApp};
@@ -23,12 +24,32 @@ pub struct Server<A> {
     /// Becomes `true` when the process stops: connections end with the request that they are in.
     pub shutdown: ShutdownWatch,
     /// Until a request's head must be complete.
-    pub header_timeout: Duration,
+    pub header_timeout: HeaderTimeout,
+}
+
+/// A period that may change while connections are open.
+#[derive(Debug, Clone)]
+pub struct HeaderTimeout(Arc<AtomicU64>);
+
+impl HeaderTimeout {
+    /// It holds from now on.
+    pub fn new(period: Duration) -> Self {
+        Self(Arc::new(AtomicU64::new(period.as_millis() as u64)))
+    }
+
+    /// Heads that begin from now on have this long.
+    pub fn set(&self, period: Duration) {
+        self.0.store(period.as_millis() as u64, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> Duration {
+        Duration::from_millis(self.0.load(Ordering::Relaxed))
+    }
 }
 
 impl<A> Clone for Server<A> {
     fn clone(&self) -> Self {
-        Self { app: self.app.clone(), shutdown: self.shutdown.clone(), header_timeout: self.header_timeout }
+        Self { app: self.app.clone(), shutdown: self.shutdown.clone(), header_timeout: self.header_timeout.clone() }
     }
 }
 
@@ -39,8 +60,9 @@ impl<A: HttpServerApp + Send + Sync + 'static> Server<A> {
         S: AsyncRead + AsyncWrite + Unpin + Send + Sync + 'static,
     {
         let mut shutdown = self.shutdown.clone();
-        let mut deadlines = Deadlines { idle: self.header_timeout, head: self.header_timeout };
+        let mut idle = self.header_timeout.get();
         loop {
+            let deadlines = Deadlines { idle, head: self.header_timeout.get() };
             let next = tokio::select! {
                 biased;
                 next = downstream.next_request(deadlines) => next,
@@ -59,7 +81,7 @@ impl<A: HttpServerApp + Send + Sync + 'static> Server<A> {
                 Next::TimedOut => return downstream.refuse(&timed_out()).await,
                 Next::Closed => return,
             }
-            deadlines.idle = KEEPALIVE;
+            idle = KEEPALIVE;
         }
     }
 

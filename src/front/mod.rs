@@ -8,7 +8,7 @@ mod host;
 mod listener;
 pub mod settings;
 
-pub use connection::Server;
+pub use connection::{HeaderTimeout, Server};
 pub use host::host_of;
 pub use listener::{BindError, Door, Listener, SocketFile};
 pub use settings::Listen;

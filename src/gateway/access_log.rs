@@ -17,7 +17,7 @@ pub(super) fn write(gateway: &Gateway, session: &Session, ctx: &RequestCtx) {
     // 499 is what nginx calls a caller that left before its answer.
     let status = session.response_written().map_or(499, |head| head.status.as_u16());
     gateway.metrics.request(ctx.agent_key(), &ctx.route, status, took);
-    if !gateway.access.is_on() {
+    if !ctx.live.log.access {
         return;
     }
     let id = ctx.id.to_str().unwrap_or_default();
@@ -26,7 +26,7 @@ pub(super) fn write(gateway: &Gateway, session: &Session, ctx: &RequestCtx) {
     let code = ctx.refused.map(crate::restap::ErrorCode::as_str);
     let (bytes, millis) = (session.body_bytes_sent(), took.as_secs_f64() * 1000.0);
     let time = DateTime::<Utc>::from(SystemTime::now()).to_rfc3339_opts(SecondsFormat::Millis, true);
-    let line = match gateway.log_format {
+    let line = match ctx.live.log.format {
         Format::Json => json!({
             "time": time, "client": client, "method": method, "path": ctx.path, "status": status, "agent": ctx.agent_key(),
             "route": &*ctx.route, "upstream": ctx.upstream.as_deref(), "bytes": bytes,

@@ -1,7 +1,8 @@
 //! `Live`: one configuration, assembled. A request keeps the one that it began with.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
@@ -23,6 +24,7 @@ use crate::store::{AgentId, Keys, NewsSettings};
 use crate::talk::dialect::{Conversation, Problem};
 use crate::talk::settings::{DialectChoice, History, NewsContext};
 use crate::talk::{Dialect, guide};
+use crate::telemetry;
 use crate::upstream::{self, Upstream, Upstreams};
 
 /// Everything that a request is answered by.
@@ -31,7 +33,10 @@ pub(super) struct Live {
     pub agents: Vec<Arc<Agent>>,
     pub routes: Agents,
     pub limits: Limits,
+    pub log: telemetry::Settings,
     pub directory: Directory,
+    /// Kept for the next configuration, which takes over those that stay as they are.
+    upstreams: Upstreams,
     trusted_proxies: Vec<Cidr>,
     /// The host of `public_url`.
     public_host: Option<String>,
@@ -135,17 +140,20 @@ pub enum AssembleError {
 }
 
 impl Live {
-    /// Builds every room once. `before` is the configuration in force, whose counts of open streams and of queries go on.
+    /// Builds every room once. `before` is the configuration in force, whose counts of open streams and of queries go on
+    /// and whose upstreams stay where nothing of them changes, with the certificates and secrets that hold something else
+    /// now.
     pub(super) fn assemble(
         config: &Config,
         client: &Client,
         keys: &Keys,
-        before: Option<&Self>,
+        before: Option<(&Self, &HashSet<PathBuf>)>,
     ) -> Result<Self, AssembleError> {
-        let upstreams = Upstreams::new(config.upstreams.clone(), client)?;
+        let kept = before.map(|(live, changed)| (&live.upstreams, changed));
+        let upstreams = Upstreams::new(config.upstreams.clone(), client, kept)?;
         let services = services(config)?;
         let known: HashMap<&str, &Arc<Agent>> =
-            before.iter().flat_map(|live| &live.agents).map(|agent| (&*agent.key, agent)).collect();
+            before.iter().flat_map(|(live, _)| &live.agents).map(|agent| (&*agent.key, agent)).collect();
         let mut agents = Vec::with_capacity(config.agents.len());
         for settings in &config.agents {
             let before = known.get(settings.key.as_str()).map(|agent| &***agent);
@@ -156,7 +164,9 @@ impl Live {
             routes: Agents::new(&agents),
             directory: directory(config),
             agents,
+            upstreams,
             limits: config.limits,
+            log: config.log,
             trusted_proxies: config.trusted_proxies.clone(),
             public_host: config.public_url.as_deref().map(host_of_url),
         })
@@ -363,7 +373,7 @@ fn host_of_url(url: &str) -> String {
 /// An agent's discovery document, without anything being opened.
 pub fn catalog(config: &Config, agent: &settings::Agent) -> Result<String, AssembleError> {
     let client = Client::new(crate::net::Roots::none());
-    let upstreams = Upstreams::new(config.upstreams.clone(), &client)?;
+    let upstreams = Upstreams::new(config.upstreams.clone(), &client, None)?;
     let services = services(config)?;
     let parts = Parts { config, upstreams: &upstreams, services: &services };
     let agent = parts.agent(agent, AgentId::default(), None)?;

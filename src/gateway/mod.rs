@@ -15,6 +15,7 @@ mod news_context;
 mod process;
 mod proxy;
 mod queries;
+mod reload;
 mod respond;
 mod router;
 mod thread;
@@ -24,11 +25,11 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 
 use crate::store::Store;
-use crate::telemetry::settings::Format;
 use crate::telemetry::{AccessLog, Health, Metrics};
 
 pub use live::{AssembleError, catalog};
 pub use process::{Process, StartError};
+pub use reload::{Origin, Reload, Reloaded, Status};
 
 /// What is behind every request.
 struct Gateway {
@@ -39,5 +40,4 @@ struct Gateway {
     drain: drain::Drain,
     queues: thread::Queues,
     access: AccessLog,
-    log_format: Format,
 }

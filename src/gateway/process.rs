@@ -19,10 +19,11 @@ use super::Gateway;
 use super::drain::Drain;
 use super::live::{AssembleError, Live};
 use super::proxy::Proxy;
+use super::reload::{self, Origin, Reload};
 use crate::config::Config;
-use crate::front::{BindError, Door, Listener, Server, SocketFile};
+use crate::front::{BindError, Door, HeaderTimeout, Listener, Server, SocketFile};
 use crate::net::{Client, Roots, tls};
-use crate::store::{self, NewsSettings, Store, SystemClock};
+use crate::store::{self, Store, SystemClock};
 use crate::telemetry::{AccessLog, Health, Metrics, Phase, logs};
 use crate::upstream;
 
@@ -61,22 +62,22 @@ pub struct Process {
     listeners: Vec<Listener>,
     control: Runtime,
     proxy: Arc<HttpProxy<Proxy>>,
+    reload: Reload,
+    header_timeout: HeaderTimeout,
 }
 
 impl Process {
     /// Opens listeners, the store and everything else. Nothing is answered before [`Process::run`].
-    pub fn open(config: &Config) -> Result<Self, StartError> {
+    pub fn open(config: Config, origin: Origin) -> Result<Self, StartError> {
         logs::start(config.log);
         let listeners = config.listen.iter().map(Listener::bind).collect::<Result<Vec<_>, _>>()?;
         let control = Builder::new_current_thread().enable_all().build()?;
-        let news: Vec<(&str, NewsSettings)> =
-            config.agents.iter().map(|agent| (agent.key.as_str(), agent.news.unwrap_or_default())).collect();
-        let store = store::open(&config.store, &news, Arc::new(SystemClock))?;
+        let store = store::open(&config.store, &reload::news_of(&config), Arc::new(SystemClock))?;
         let roots =
             if upstream::need_system_roots(config.upstreams.values()) { Roots::system()? } else { Roots::none() };
         let conf = ServerConf { ca_file: Some(roots.file().to_owned()), threads: workers(), ..ServerConf::default() };
         let client = Client::new(roots);
-        let live = Live::assemble(config, &client, store.keys(), None)?;
+        let live = Live::assemble(&config, &client, store.keys(), None)?;
         let gateway = Arc::new(Gateway {
             live: ArcSwap::from_pointee(live),
             store,
@@ -84,14 +85,15 @@ impl Process {
             health: Arc::new(Health::default()),
             drain: Drain::new(),
             queues: Arc::default(),
-            access: AccessLog::start(config.log),
-            log_format: config.log.format,
+            access: AccessLog::start(),
         });
         let mut proxy = http_proxy(&Arc::new(conf), Proxy(gateway.clone()));
         let mut options = HttpServerOptions::default();
         options.h2_idle_timeout = Some(H2_IDLE);
         proxy.server_options = Some(options);
-        Ok(Self { gateway, listeners, control, proxy: Arc::new(proxy) })
+        let header_timeout = HeaderTimeout::new(config.limits.header_timeout);
+        let reload = Reload::new(gateway.clone(), client, config, origin, header_timeout.clone());
+        Ok(Self { gateway, listeners, control, proxy: Arc::new(proxy), reload, header_timeout })
     }
 
     /// Where the first listener is, as a caller would type it.
@@ -109,6 +111,16 @@ impl Process {
         self.gateway.health.clone()
     }
 
+    /// Reads the configuration again.
+    pub fn reload(&self) -> Reload {
+        self.reload.clone()
+    }
+
+    /// How long a request's head may take, as the configuration in force says.
+    pub fn header_timeout(&self) -> HeaderTimeout {
+        self.header_timeout.clone()
+    }
+
     /// Why the store can't be used, as it was seen last; `None` while it can.
     pub fn store_problem(&self) -> watch::Receiver<Option<String>> {
         let (problem, watched) = watch::channel(None);
@@ -120,7 +132,6 @@ impl Process {
     /// Serves until SIGTERM or SIGINT, together with what runs beside it; then lets requests end and closes.
     pub fn run(
         self,
-        limits: crate::config::settings::Limits,
         beside: impl Future<Output = ()> + Send + 'static,
         serving: impl FnOnce(&str),
     ) -> Result<(), StartError> {
@@ -130,9 +141,9 @@ impl Process {
             server: Server {
                 app: self.proxy.clone(),
                 shutdown: self.gateway.drain.stopping(),
-                header_timeout: limits.header_timeout,
+                header_timeout: self.header_timeout,
             },
-            connections: Arc::new(Semaphore::new(limits.connections)),
+            connections: Arc::new(Semaphore::new(self.gateway.live.load().limits.connections)),
             open: self.gateway.metrics.connections.clone(),
         };
         let threads = (0..workers())
@@ -144,12 +155,15 @@ impl Process {
         self.control.block_on(async {
             let mut stop = Stop::listen()?;
             tokio::spawn(beside);
+            let watching = tokio::spawn(self.reload.watch());
             gateway.health.set(Phase::Serving);
             serving(&base);
             stop.wait().await;
-            info!("stopping: open requests have {} s to end", limits.shutdown.as_secs());
+            let patience = gateway.live.load().limits.shutdown;
+            info!("stopping: open requests have {} s to end", patience.as_secs());
             gateway.health.set(Phase::Draining);
-            gateway.drain.finish(limits.shutdown, stop.wait()).await;
+            watching.abort();
+            gateway.drain.finish(patience, stop.wait()).await;
             finished.send_replace(true);
             gateway.store.close().await;
             io::Result::Ok(())
@@ -199,26 +213,17 @@ fn worker(
 struct Stop {
     terminate: Signal,
     interrupt: Signal,
-    /// Would end the process if nobody listened.
-    hangup: Signal,
 }
 
 impl Stop {
     fn listen() -> io::Result<Self> {
-        Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            hangup: signal(SignalKind::hangup())?,
-        })
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
 
     async fn wait(&mut self) {
-        loop {
-            tokio::select! {
-                _ = self.terminate.recv() => return,
-                _ = self.interrupt.recv() => return,
-                _ = self.hangup.recv() => warn!("SIGHUP changes nothing: restart the gateway to read its file again"),
-            }
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
         }
     }
 }

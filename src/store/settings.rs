@@ -12,7 +12,7 @@ use crate::yaml::{ByteSize, Fields, Period, Problem, Secret, Slot, Value as _};
 const KEY_LENGTH: usize = 32;
 
 /// `store:`.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
     /// Where things are kept.
     pub engine: Engine,

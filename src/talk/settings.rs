@@ -8,7 +8,7 @@ use super::dialect::{self, Dialect};
 use crate::yaml::{ByteSize, Fields, Mismatch, Period, Problem, Slot, Written};
 
 /// How an agent talks.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
     /// The name of an upstream; `None` only for the built-in guide.
     pub upstream: Option<String>,

@@ -4,10 +4,14 @@
 //! which a session id may be. What operators need of them is logged by the gateway in its own words.
 
 use std::io::Write;
+use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, channel, sync_channel};
 use std::time::Duration;
 
 use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::layer::{Layered, SubscriberExt as _};
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{Layer, Registry, reload};
 
 use super::settings::{Format, Level, Settings};
 
@@ -20,21 +24,50 @@ const FLUSH: Duration = Duration::from_secs(1);
 /// Bytes that one write to stdout gathers.
 const WRITE_BYTES: usize = 64 << 10;
 
+/// How the log is changed while it runs.
+static CONTROLS: OnceLock<Controls> = OnceLock::new();
+
+type Lines = Box<dyn Layer<Layered<reload::Layer<LevelFilter, Registry>, Registry>> + Send + Sync>;
+
+struct Controls {
+    level: reload::Handle<LevelFilter, Registry>,
+    lines: reload::Handle<Lines, Layered<reload::Layer<LevelFilter, Registry>, Registry>>,
+}
+
 /// Starts the log on stderr. To be called once, before anything is logged.
 pub fn start(settings: Settings) {
-    let level = match settings.level {
+    let (level, level_control) = reload::Layer::new(level(settings.level));
+    let (lines, lines_control) = reload::Layer::new(lines(settings.format));
+    // A second start in one process keeps the first log, which is what tests of the library want.
+    if tracing_subscriber::registry().with(level).with(lines).try_init().is_ok() {
+        let _ = CONTROLS.set(Controls { level: level_control, lines: lines_control });
+    }
+}
+
+/// Goes on with these settings.
+pub fn adjust(settings: Settings) {
+    let Some(controls) = CONTROLS.get() else { return };
+    // They fail only where the log is gone, and then there is nobody to tell.
+    let _ = controls.level.reload(level(settings.level));
+    let _ = controls.lines.reload(lines(settings.format));
+}
+
+fn level(level: Level) -> LevelFilter {
+    match level {
         Level::Error => LevelFilter::ERROR,
         Level::Warn => LevelFilter::WARN,
         Level::Info => LevelFilter::INFO,
         Level::Debug => LevelFilter::DEBUG,
         Level::Trace => LevelFilter::TRACE,
-    };
-    let log = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_target(false);
-    // A second start in one process keeps the first log, which is what tests of the library want.
-    let _ = match settings.format {
-        Format::Json => log.json().flatten_event(true).try_init(),
-        Format::Text => log.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).try_init(),
-    };
+    }
+}
+
+fn lines(format: Format) -> Lines {
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_target(false);
+    match format {
+        Format::Json => lines.json().flatten_event(true).boxed(),
+        Format::Text => lines.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).boxed(),
+    }
 }
 
 /// Writes access lines to stdout from a thread of its own, so that no request waits for a terminal or a pipe.
@@ -51,20 +84,12 @@ enum Entry {
 }
 
 impl AccessLog {
-    /// An access log on stdout, or none where the settings say so.
-    pub fn start(settings: Settings) -> Self {
-        if !settings.access {
-            return Self { lines: None };
-        }
+    /// An access log on stdout.
+    pub fn start() -> Self {
         let (lines, received) = sync_channel(LINES_MAX);
         let thread = std::thread::Builder::new().name("access-log".into()).stack_size(128 << 10);
         let started = thread.spawn(move || write(&received));
         Self { lines: started.is_ok().then_some(lines) }
-    }
-
-    /// Whether lines are wanted at all.
-    pub fn is_on(&self) -> bool {
-        self.lines.is_some()
     }
 
     /// Hands over one line without its line break; `false` where stdout is too slow and the line is lost.

@@ -3,7 +3,7 @@
 //! Labels are what an operator wrote (agent, route, upstream) or come from a closed list. Never a path parameter,
 //! a query, a session or anything else that a caller chooses.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use prometheus::core::Collector;
 use prometheus::{
@@ -27,6 +27,9 @@ pub struct Metrics {
     upstream_errors: IntCounterVec,
     news_appends: IntCounterVec,
     news_reads: IntCounterVec,
+    config_reloads: IntCounterVec,
+    config_time: IntGauge,
+    config_ok: IntGauge,
     /// Connections that callers hold open.
     pub connections: IntGauge,
     /// Requests that are being answered.
@@ -97,6 +100,27 @@ impl Metrics {
                     &["agent", "outcome"],
                 )?,
             )?,
+            config_reloads: register(
+                &registry,
+                IntCounterVec::new(
+                    Opts::new("restap_config_reloads_total", "Times the configuration was read again, by outcome."),
+                    &["outcome"],
+                )?,
+            )?,
+            config_time: register(
+                &registry,
+                IntGauge::new(
+                    "restap_config_last_reload_success_timestamp_seconds",
+                    "When the configuration in force was last read or found unchanged.",
+                )?,
+            )?,
+            config_ok: register(
+                &registry,
+                IntGauge::new(
+                    "restap_config_last_reload_successful",
+                    "1 while the file says what is in force, 0 after a reload that was refused.",
+                )?,
+            )?,
             connections: register(&registry, IntGauge::new("restap_connections", "Connections of callers.")?)?,
             requests_in_flight: register(
                 &registry,
@@ -156,6 +180,21 @@ impl Metrics {
         self.news_reads.with_label_values(&[agent, outcome]).inc();
     }
 
+    /// Counts a reload; `outcome` is `applied`, `unchanged` or `refused`.
+    pub fn config_reload(&self, outcome: &str) {
+        self.config_reloads.with_label_values(&[outcome]).inc();
+        if outcome == "refused" {
+            self.config_ok.set(0);
+        }
+    }
+
+    /// Notes that what was read then is in force.
+    pub fn config_in_force(&self, read_at: SystemTime) {
+        let seconds = read_at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+        self.config_time.set(i64::try_from(seconds).unwrap_or(i64::MAX));
+        self.config_ok.set(1);
+    }
+
     /// All metrics in Prometheus's text format.
     pub fn render(&self) -> Vec<u8> {
         let mut text = Vec::new();
@@ -198,6 +237,7 @@ mod tests {
         metrics.upstream_error("u", "upstream_error");
         metrics.news_append("a", "stored");
         metrics.news_read("a", "empty");
+        metrics.config_reload("applied");
         let rows: String = metrics.registry.gather().iter().fold(String::new(), |rows, family| {
             let labels: Vec<&str> =
                 family.get_metric()[0].get_label().iter().map(prometheus::proto::LabelPair::name).collect();

@@ -12,12 +12,14 @@ pub use service::{Kind, Timeouts, Upstream};
 pub use settings::Settings;
 pub use target::InvalidTarget;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::net::{Client, tls};
 
 /// Every upstream of one configuration, by name.
+#[derive(Debug)]
 pub struct Upstreams {
     by_name: BTreeMap<String, Arc<Upstream>>,
 }
@@ -47,13 +49,25 @@ pub enum Problem {
 }
 
 impl Upstreams {
-    /// Makes all of them, reading their certificates.
-    pub fn new(settings: BTreeMap<String, Settings>, client: &Client) -> Result<Self, Error> {
+    /// Makes all of them, reading their certificates. Those of `before` go on as they are, with all they know of their
+    /// servers, where their settings are the same and none of the files that hold something else now is theirs.
+    pub fn new(
+        settings: BTreeMap<String, Settings>,
+        client: &Client,
+        before: Option<(&Self, &HashSet<PathBuf>)>,
+    ) -> Result<Self, Error> {
+        let kept = |name: &str, settings: &Settings| {
+            let (before, changed) = before?;
+            before.get(name).filter(|upstream| upstream.is_still(settings, changed)).cloned()
+        };
         let by_name = settings
             .into_iter()
-            .map(|(name, settings)| match Upstream::new(&settings, client) {
-                Ok(upstream) => Ok((name, Arc::new(upstream))),
-                Err(problem) => Err(Error { name, problem }),
+            .map(|(name, settings)| match kept(&name, &settings) {
+                Some(upstream) => Ok((name, upstream)),
+                None => match Upstream::new(&settings, client) {
+                    Ok(upstream) => Ok((name, Arc::new(upstream))),
+                    Err(problem) => Err(Error { name, problem }),
+                },
             })
             .collect::<Result<_, _>>()?;
         Ok(Self { by_name })

@@ -1,5 +1,7 @@
 //! `Upstream`: one service behind the gateway.
 
+use std::collections::HashSet;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use http::uri::PathAndQuery;
@@ -27,7 +29,7 @@ pub struct Upstream {
     pub cookies: Cookies,
     /// The version of HTTP that was asked for; Pingora's proxy needs HTTP/1.0 said with each request.
     pub http: HttpVersion,
-    set: Set,
+    settings: Settings,
     headers: Vec<(HeaderName, HeaderValue)>,
     target: Target,
     peer: Peer,
@@ -82,13 +84,20 @@ impl Upstream {
             api_key: settings.api_key.clone(),
             cookies: settings.cookies,
             http: settings.http,
-            set: settings.timeout,
+            settings: settings.clone(),
             headers: settings.headers.iter().map(|(name, value)| header(name, value)).collect::<Result<_, _>>()?,
             target: Target::new(&settings.url, &settings.query).map_err(|_| Problem::Target)?,
             peer,
             failures: Failures::default(),
             client: client.clone(),
         })
+    }
+
+    /// Whether it is what these settings would make, given which files hold something else than when it was made.
+    pub(super) fn is_still(&self, settings: &Settings, changed: &HashSet<PathBuf>) -> bool {
+        let tls = &settings.tls;
+        let files = [&tls.ca, &tls.cert, &tls.key].into_iter().flatten();
+        self.settings == *settings && files.into_iter().all(|file| !changed.contains(file))
     }
 
     /// Where its connections go; for Pingora's proxy, which opens its own.
@@ -98,7 +107,7 @@ impl Upstream {
 
     /// How long this kind of use waits.
     pub fn timeouts(&self, kind: Kind) -> Timeouts {
-        Timeouts::of(&self.set, kind)
+        Timeouts::of(&self.settings.timeout, kind)
     }
 
     /// The target on the service for a path and query of ours: the URL's path in front, its query and `query:` behind.

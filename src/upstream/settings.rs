@@ -17,7 +17,7 @@ pub use crate::net::HttpVersion;
 pub use crate::net::tls::Settings as Tls;
 
 /// A service behind the gateway.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
     /// The key under `upstreams:`, or the URL itself where it was written in place of a name.
     pub name: String,

@@ -24,7 +24,7 @@ fn settings(url: &str) -> Settings {
 
 fn upstream(settings: Settings) -> Result<Arc<Upstream>, Error> {
     let name = settings.name.clone();
-    let upstreams = Upstreams::new(BTreeMap::from([(name.clone(), settings)]), &client())?;
+    let upstreams = Upstreams::new(BTreeMap::from([(name.clone(), settings)]), &client(), None)?;
     Ok(Arc::clone(upstreams.get(&name).unwrap()))
 }
 

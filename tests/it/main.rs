@@ -34,6 +34,7 @@ mod news;
 mod outcomes;
 mod passing;
 mod process;
+mod reload;
 mod report;
 mod second_attempts;
 mod secrets;

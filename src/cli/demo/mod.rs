@@ -10,8 +10,7 @@ use std::path::Path;
 use clap::Args;
 
 use super::{Fault, say};
-use crate::config::Config;
-use crate::store::settings::Engine;
+use crate::config::{Config, Source};
 
 /// The repository's own configuration, which the demo shows off.
 const GATEWAY_YAML: &str = include_str!("../../../gateway.yaml");
@@ -23,12 +22,12 @@ const GATEWAY_YAML: &str = include_str!("../../../gateway.yaml");
 pub(super) struct Demo {}
 
 pub(super) fn run() -> Result<(), Fault> {
-    let mut config = super::source::from_text(GATEWAY_YAML, Path::new("gateway.yaml"))?;
+    // What is tried out here should leave nothing behind.
+    let text = GATEWAY_YAML.replace("store: {embedded: {path: data}}", "store: {memory: {}}");
+    let (config, origin) = super::source::open(Source::text("gateway.yaml", &text, Path::new(".")))?;
     serve(&config, "text", text::answer)?;
     serve(&config, "chat", chat::answer)?;
-    // What is tried out here should leave nothing behind.
-    config.store.engine = Engine::Memory;
-    super::process::run(&config, |base| say(&tour(base)))
+    super::process::run(config, origin, |base| say(&tour(base)))
 }
 
 /// Opens one of the services where the configuration expects it.

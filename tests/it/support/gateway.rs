@@ -130,6 +130,23 @@ impl Gateway {
         over_unix(&self.directory.path().join("admin.sock"), target)
     }
 
+    /// The same with another method.
+    pub(crate) fn admin_with(&self, method: &str, target: &str) -> (u16, String) {
+        ask_unix(&self.directory.path().join("admin.sock"), method, target)
+    }
+
+    /// Writes its file anew, as an editor that saves in place does.
+    pub(crate) fn write(&self, file: &str) {
+        write(self.directory.path(), file);
+    }
+
+    /// Writes its file anew and has it read. The answer says what changes, or what is wrong.
+    pub(crate) fn reload(&self, file: &str) -> (u16, Value) {
+        self.write(file);
+        let (status, body) = self.admin_with("POST", "/reload");
+        (status, serde_json::from_str(&body).unwrap())
+    }
+
     /// Everything that was printed so far.
     pub(crate) fn logs(&self) -> String {
         self.printed.read(|printed| printed.lines.join("\n"))
@@ -227,10 +244,14 @@ fn collect(from: impl Read + Send + 'static, printed: &Arc<Watched<Printed>>) {
 
 /// A `GET` over a unix socket: status and body.
 pub(crate) fn over_unix(socket: &Path, target: &str) -> (u16, String) {
+    ask_unix(socket, "GET", target)
+}
+
+fn ask_unix(socket: &Path, method: &str, target: &str) -> (u16, String) {
     let mut stream = UnixStream::connect(socket).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream
-        .write_all(format!("GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").as_bytes())
+        .write_all(format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").as_bytes())
         .unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();

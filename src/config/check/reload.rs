@@ -1,0 +1,31 @@
+//! What a reload can't change: whoever holds a socket or a file open would have to let go of it.
+
+use crate::config::Config;
+use crate::config::server::Server;
+use crate::yaml::{Node, Problem, Report};
+
+/// Reports each key that says something else than what is in force and needs another process.
+pub(in crate::config) fn check<'d>(server: &Server<'d>, running: &Config, root: Node<'d>, report: &Report<'d>) {
+    let differs = |path: &[&str]| {
+        let node = path.iter().try_fold(root, |node, key| node.get(key));
+        let shown = path.join(".");
+        let problem = match node {
+            Some(node) => Problem::error(node, format!("`{shown}` can't be changed by a reload")).at_key(),
+            None => Problem::error(root, format!("`{shown}` can't be changed by a reload, and is no longer written")),
+        };
+        report.add(problem.help("`restap-gateway upgrade` starts a process that takes over with it, or restart"));
+    };
+    if server.listen.iter().map(|(listen, _)| listen).ne(&running.listen) {
+        differs(&["listen"]);
+    }
+    let admin = |admin: Option<&crate::config::settings::Admin>| admin.map(|admin| admin.listen.clone());
+    if admin(server.admin.as_ref()) != admin(running.admin.as_ref()) {
+        differs(if server.admin.is_some() && root.get("admin").is_some() { &["admin", "listen"] } else { &["admin"] });
+    }
+    if server.store != running.store {
+        differs(&["store"]);
+    }
+    if server.limits.connections != running.limits.connections {
+        differs(&["limits", "connections"]);
+    }
+}
