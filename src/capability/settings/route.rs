@@ -11,7 +11,7 @@ use crate::restap::catalog::Style;
 use crate::yaml::{ByteSize, Fields, Mismatch, Period, Problem, Scalar, Slot, Value as _};
 
 /// `route:` of a capability.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Route {
     /// The name of an upstream.
     pub upstream: String,
