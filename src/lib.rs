@@ -10,6 +10,7 @@ pub mod sse;
 
 // 1: what everyone stands on.
 pub mod front;
+pub mod keyring;
 pub mod net;
 pub mod schema;
 pub mod telemetry;

@@ -19,6 +19,7 @@ const ROOMS: &[(&str, u8, Nature)] = &[
     ("schema", 1, Nature::Pure),
     ("yaml", 1, Nature::Pure),
     ("front", 1, Nature::Pingora),
+    ("keyring", 1, Nature::Plain),
     ("net", 1, Nature::Pingora),
     ("telemetry", 1, Nature::Plain),
     ("capability", 2, Nature::Pure),

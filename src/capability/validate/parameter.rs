@@ -1,6 +1,5 @@
 //! `Checked`: a path, query or header parameter, whose text is read as what its schema wants.
 
-
 use http::HeaderMap;
 use serde_json::{Map, Value};
 
