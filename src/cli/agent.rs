@@ -51,8 +51,20 @@ impl Agent {
     }
 }
 
+/// The JSON of an answer that says yes.
+pub(super) async fn answer(response: Response, bytes_max: usize) -> Result<Value, Fault> {
+    let status = response.status;
+    match read(response, bytes_max).await {
+        Ok(body) if status.is_success() => Ok(body),
+        Ok(body) => Err(Fault(format!("{}: {}", status.as_u16(), printable(&sentence(&body))))),
+        Err(fault) if status.is_success() => Err(fault),
+        // What stands before an agent and answers in its place does not speak JSON.
+        Err(_) => Err(Fault(format!("{}: the answer says no more", status.as_u16()))),
+    }
+}
+
 /// Reads a JSON answer whole.
-pub(super) async fn read(mut response: Response, bytes_max: usize) -> Result<Value, Fault> {
+async fn read(mut response: Response, bytes_max: usize) -> Result<Value, Fault> {
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(Fault::new)? {
         body.extend_from_slice(&chunk);
@@ -62,6 +74,13 @@ pub(super) async fn read(mut response: Response, bytes_max: usize) -> Result<Val
     }
     serde_json::from_slice(&body)
         .map_err(|_| Fault::new("the answer is not JSON, so there is no RESTAP agent at this URL"))
+}
+
+/// Text of a stranger without what moves a terminal's cursor, line breaks apart, or turns its text around.
+pub(super) fn printable(text: &str) -> String {
+    let moves = |character: char| character.is_control() && !matches!(character, '\n' | '\t');
+    let turns = |character| matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    text.chars().filter(|character| !moves(*character) && !turns(*character)).collect()
 }
 
 /// What an error says to people: agents in the wild put it into one of these.

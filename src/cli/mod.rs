@@ -5,10 +5,12 @@ mod catalog;
 mod check;
 mod demo;
 mod keys;
+mod news;
 mod process;
 mod schema;
 mod serve;
 mod source;
+mod store;
 mod talk;
 
 use std::process::ExitCode;
@@ -33,7 +35,9 @@ enum Command {
     Schema(schema::Schema),
     Demo(demo::Demo),
     Talk(talk::Talk),
+    News(news::News),
     Keys(keys::Command),
+    Store(store::Store),
 }
 
 /// Where the configuration is.
@@ -65,7 +69,9 @@ pub fn run() -> ExitCode {
         Command::Schema(schema::Schema {}) => schema::run(),
         Command::Demo(demo::Demo {}) => demo::run(),
         Command::Talk(talk) => talk.run(),
+        Command::News(news) => news.run(),
         Command::Keys(keys) => keys.run(),
+        Command::Store(store) => store.run(),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

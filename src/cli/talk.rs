@@ -9,7 +9,7 @@ use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method};
 use serde_json::{Value, json};
 
-use super::agent::{Agent, sentence};
+use super::agent::{self, Agent, printable, sentence};
 use super::{Fault, complain, say};
 use crate::net::{Coding, Request, Response, Timeouts};
 use crate::restap::SessionId;
@@ -141,11 +141,11 @@ impl Shown {
         let data: Value = data.and_then(|data| serde_json::from_str(data).ok()).unwrap_or_default();
         let text = |key: &str| data.get(key).and_then(Value::as_str).unwrap_or_default();
         match name.unwrap_or_else(|| text("event")) {
-            "message.delta" => say(text("text")),
+            "message.delta" => reply(text("text")),
             "message.end" => self.ended = true,
             "status" => hint(text("message")),
             "tool.start" => hint(&format!("uses {}", text("name"))),
-            "error" => self.failure = Some(sentence(&data)),
+            "error" => self.failure = Some(printable(&sentence(&data))),
             "done" => self.done = true,
             _ => {}
         }
@@ -155,21 +155,22 @@ impl Shown {
     }
 }
 
+/// Shows text of the agent. A pipe gets it as it is.
+fn reply(text: &str) {
+    if std::io::stdout().is_terminal() { say(&printable(text)) } else { say(text) }
+}
+
 /// A hint is not part of the reply, so it goes where a pipe does not carry it.
 fn hint(text: &str) {
     if std::io::stderr().is_terminal() && !text.is_empty() {
-        let _ = writeln!(std::io::stderr().lock(), "\u{1b}[2m[{text}]\u{1b}[0m");
+        let _ = writeln!(std::io::stderr().lock(), "\u{1b}[2m[{}]\u{1b}[0m", printable(text));
     }
 }
 
 async fn whole(response: Response) -> Result<Option<SessionId>, Fault> {
-    let status = response.status;
-    let body = super::agent::read(response, ANSWER_BYTES_MAX).await?;
-    if !status.is_success() {
-        return Err(Fault(format!("{}: {}", status.as_u16(), sentence(&body))));
-    }
+    let body = agent::answer(response, ANSWER_BYTES_MAX).await?;
     match body.get("reply").and_then(Value::as_str) {
-        Some(reply) => say(&format!("{reply}\n")),
+        Some(text) => reply(&format!("{text}\n")),
         None => say(&format!("{body}\n")),
     }
     let session_id = body.get("session_id").and_then(Value::as_str);

@@ -2,6 +2,7 @@
 
 use super::Gateway;
 use super::live::{Agent, Talk};
+use super::queries;
 use super::thread::Thread;
 use crate::restap::{NewsItem, Since};
 use crate::store::{FeedId, PageRequest, Reader, StoreError};
@@ -27,25 +28,40 @@ pub(super) async fn read(
             if wants(NewsFrom::Session) && talk.remembers() && !thread.is_new() {
                 let feed = keys.feed(agent.id, Some(&thread.session_id));
                 let seen = &mut thread.news().session;
-                items.extend(since(gateway, feed, seen, talk.news.items).await?);
+                let news = since(gateway, feed, seen, talk.news.items).await?;
+                items.extend(news.into_iter().filter(|item| !is_known(item)).map(|item| item.item));
             }
             if wants(NewsFrom::Agent) {
                 let feed = keys.feed(agent.id, None);
                 let seen = &mut thread.news().agent;
-                items.extend(since(gateway, feed, seen, talk.news.items).await?);
+                items.extend(since(gateway, feed, seen, talk.news.items).await?.into_iter().map(|item| item.item));
             }
         }
         None if wants(NewsFrom::Agent) => {
-            items.extend(since(gateway, keys.feed(agent.id, None), &mut 0, talk.news.items).await?);
+            let news = since(gateway, keys.feed(agent.id, None), &mut 0, talk.news.items).await?;
+            items.extend(news.into_iter().map(|item| item.item));
         }
         None => {}
     }
-    items.sort_by_key(|item| item.timestamp);
+    items.sort_by_key(|item: &NewsItem| item.timestamp);
     Ok(news_note::note(&items, talk.news))
 }
 
+/// An item, and whether the gateway itself wrote it as the answer of a query.
+struct News {
+    item: NewsItem,
+    is_answer: bool,
+}
+
+/// Whether the model knows an item of its session's feed: the reply of a talk that was answered later is a turn of the
+/// conversation like any other, so that its history, or the service's own, has it. Of a turn that failed nothing was
+/// kept, and its item is all that tells of it. In the agent's own feed stand the replies of other conversations.
+fn is_known(news: &News) -> bool {
+    news.is_answer && news.item.draft.kind == queries::COMPLETED && !news.item.draft.message.is_empty()
+}
+
 /// The newest items after `seen`, which moves on to the feed's end.
-async fn since(gateway: &Gateway, feed: FeedId, seen: &mut u64, items: u32) -> Result<Vec<NewsItem>, StoreError> {
+async fn since(gateway: &Gateway, feed: FeedId, seen: &mut u64, items: u32) -> Result<Vec<News>, StoreError> {
     let page = gateway.store.page(PageRequest {
         feed,
         reader: Reader::Agent,
@@ -56,5 +72,5 @@ async fn since(gateway: &Gateway, feed: FeedId, seen: &mut u64, items: u32) -> R
     let page = page.await?;
     let before = std::mem::replace(seen, page.timestamp);
     let new = page.items.iter().filter(|item| item.timestamp > before);
-    new.map(crate::store::Item::read).collect()
+    new.map(|item| Ok(News { item: item.read()?, is_answer: item.is_answer() })).collect()
 }

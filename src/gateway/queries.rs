@@ -10,6 +10,9 @@ use crate::restap::talk::TalkReply;
 use crate::restap::{ErrorCode, NewsDraft};
 use crate::store::{Lease, Query, StoreError};
 
+/// The type of the item of a query that was answered.
+pub(super) const COMPLETED: &str = "query.completed";
+
 /// What became of a query.
 pub(super) type Ended = Result<Box<TalkReply>, Refusal>;
 
@@ -59,7 +62,7 @@ fn conclude(query: &mut Query, ended: &Ended) -> NewsDraft {
             // The store adds the session where a reader may see it.
             data.insert("result".to_owned(), json!({"result": reply.reply}));
             let answer = json!({"status": "completed", "message": reply.reply, "result": {"result": reply.reply}});
-            ("query.completed", reply.reply.clone(), answer)
+            (COMPLETED, reply.reply.clone(), answer)
         }
         Err(refusal) => {
             data.insert("error".to_owned(), json!(refusal.message));

@@ -41,6 +41,7 @@ use super::rate::{Allowance, Rate};
 use super::{OpenError, StoreError};
 use crate::yaml::Secret;
 pub use inspect::{InspectError, backup, check};
+pub use place::{DATABASE, KEY};
 
 use database::{Role, Unusable};
 use place::Place;

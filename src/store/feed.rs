@@ -221,6 +221,11 @@ impl Item {
         Ok(NewsItem { id: self.id.to_string(), timestamp: self.timestamp, draft })
     }
 
+    /// Whether it is the answer of a query, which the gateway itself has written.
+    pub fn is_answer(&self) -> bool {
+        self.answer
+    }
+
     /// A stored draft is one JSON object with at least `type`, so it is taken into the answer as it is.
     fn write_json(&self, session: Option<&SessionId>, out: &mut Vec<u8>) {
         let session = session.filter(|_| self.at_home);

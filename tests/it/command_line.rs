@@ -18,7 +18,7 @@ fn in_empty(file: Option<&str>, arguments: &[&str]) -> Finished {
 fn help_and_version_end_with_zero() {
     let help = in_empty(None, &["--help"]);
     assert_eq!(help.code, Some(0));
-    for command in ["serve", "check", "catalog", "schema", "demo", "talk"] {
+    for command in ["serve", "check", "catalog", "schema", "demo", "talk", "news", "store"] {
         assert!(help.stdout.contains(command), "{command}: {}", help.stdout);
         let own = in_empty(None, &[command, "--help"]);
         assert_eq!(own.code, Some(0));

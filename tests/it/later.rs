@@ -45,7 +45,8 @@ fn dispatched(message: &str, dispatch_id: &str, query_id: &str) -> Value {
 #[track_caller]
 fn accepted(answer: &Response) -> Value {
     assert_eq!(answer.status, 202, "{}", answer.text());
-    assert_eq!(answer.header("preference-applied"), Some("respond-async"));
+    let applied = answer.header("preference-applied").unwrap();
+    assert_eq!(applied.split(", wait=").next(), Some("respond-async"));
     let body = answer.json();
     assert_eq!(body["status"], "processing");
     assert_eq!(uuid::Uuid::parse_str(body["query_id"].as_str().unwrap()).unwrap().get_version_num(), 4);
@@ -111,6 +112,40 @@ fn a_talk_without_a_session_that_prefers_later_is_in_no_feed() {
     assert!(items(&gateway, None).is_empty() && items(&gateway, Some(minted)).is_empty());
     // The minted session is a conversation like any other.
     assert_eq!(gateway.call(&Call::talk("and?").session(minted)).ok()["session_id"], minted);
+}
+
+#[test]
+fn a_wait_that_was_applied_is_named_and_the_upstream_stands_in_the_log() {
+    let (gate, _upstream, gateway) = answered_by("");
+    let held = Call::talk("held").session(A).header("Prefer", "respond-async, wait=1").header("Idempotency-Key", "k");
+    for _ in 0..2 {
+        let answer = gateway.call(&held);
+        assert_eq!((answer.status, answer.header("preference-applied")), (202, Some("respond-async, wait=1")));
+    }
+    let line = gateway.wait_for_line("POST /talk 202");
+    assert!(line.contains("upstream=llm"), "{line}");
+    gate.open();
+}
+
+#[test]
+fn an_answer_that_came_later_reaches_the_next_turn_once() {
+    let (_gate, upstream, gateway) = answered_by("");
+    let answer = accepted(&gateway.call(&later("first").session(A)));
+    ended(&gateway, id(&answer));
+    gateway.call(&Call::talk("second").session(A)).ok();
+    let asked = upstream.last().json();
+    assert_eq!(asked.to_string().matches("re: first").count(), 1, "{asked}");
+    // Of a turn that failed nothing else tells.
+    let failed = accepted(&gateway.call(&later("fail").session(A)));
+    ended(&gateway, id(&failed));
+    gateway.call(&Call::talk("third").session(A)).ok();
+    let asked = upstream.last().json();
+    assert_eq!(asked.to_string().matches("query.failed").count(), 1, "{asked}");
+    // What others say of a query is news like any other.
+    let item = json!({"type": "query.completed", "query_id": "other", "message": "by somebody else"});
+    gateway.call(&Call::post("/news", &item).session(A)).ok();
+    gateway.call(&Call::talk("fourth").session(A)).ok();
+    assert_eq!(upstream.last().text().matches("by somebody else").count(), 1);
 }
 
 #[test]

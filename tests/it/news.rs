@@ -172,6 +172,10 @@ fn since_is_exclusive_and_a_page_is_cut_in_reading_order() {
     assert_eq!((said(&last), &last["more"], &last["timestamp"]), (vec!["n3", "n4"], &json!(false), &json!(times[4])));
     let none = read(&gateway, None, &format!("?since={}", times[4]));
     assert_eq!((said(&none), &none["timestamp"]), (vec![], &json!(times[4])));
+    for late in ["9007199254740992", "99999999999999999999"] {
+        let above = read(&gateway, None, &format!("?since={late}"));
+        assert_eq!((&above["items"], &above["timestamp"]), (&json!([]), &json!(times[4])));
+    }
     let above = read(&gateway, None, "?since=9007199254740991");
     assert_eq!((said(&above), &above["timestamp"]), (vec![], &json!(times[4])));
 
@@ -210,7 +214,7 @@ fn a_poller_sees_every_item_once() {
 #[test]
 fn every_broken_parameter_has_its_code_and_others_are_ignored() {
     let gateway = Gateway::start(AGENT);
-    for since in ["-1", "abc", "1.5", "1e3", "9007199254740992", "99999999999999999999", "%201"] {
+    for since in ["-1", "abc", "1.5", "1e3", "%201"] {
         refused_read(&gateway.get(&format!("/news?since={since}")), "invalid_since");
     }
     for since_id in ["nonsense", "0", "../../etc/passwd", "%27%20OR%201=1"] {

@@ -1,6 +1,6 @@
 //! What an operator does with an embedded store from outside, also while gateways use it: a copy, and a check.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
@@ -30,15 +30,30 @@ pub enum InspectError {
     },
 }
 
-/// Copies the store in a directory to a new file, as it is at one moment. The copy is of use with the store's key only.
-pub fn backup(directory: &Path, to: &Path) -> Result<(), InspectError> {
+/// Copies the store in a directory to a new file, as it is at one moment, and tells its bytes. The copy is of use with
+/// the store's key only.
+pub fn backup(directory: &Path, to: &Path) -> Result<u64, InspectError> {
     let refused = |source| InspectError::Copy { path: to.to_owned(), source };
     let connection = open(directory)?;
     // What SQLite fills is an empty file that nobody else can read.
     let copy = File::options().write(true).create_new(true).mode(0o600).open(to).map_err(refused)?;
-    connection
-        .execute("VACUUM INTO ?1", [to.to_str().ok_or(io::ErrorKind::InvalidFilename.into()).map_err(refused)?])?;
-    copy.sync_all().map_err(refused)
+    let name = to.to_str().ok_or(io::ErrorKind::InvalidFilename.into()).map_err(refused);
+    let copied = name
+        .and_then(|name| Ok(connection.execute("VACUUM INTO ?1", [name])?))
+        .and_then(|_| kept(&copy, to).map_err(refused));
+    if copied.is_err() {
+        // Half a copy is worse than none, and would be in the way of the next.
+        let _ = fs::remove_file(to);
+    }
+    copied
+}
+
+/// Has the disk keep a new file, and its name.
+fn kept(copy: &File, to: &Path) -> io::Result<u64> {
+    copy.sync_all()?;
+    let directory = to.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(directory)?.sync_all()?;
+    Ok(copy.metadata()?.len())
 }
 
 /// Looks for damage in the store in a directory, and returns a sentence for each one.
@@ -49,7 +64,7 @@ pub fn check(directory: &Path) -> Result<Vec<String>, InspectError> {
     let mut structure = transaction.prepare("PRAGMA integrity_check(10)")?;
     let found = structure.query_map([], |row| row.get::<_, String>(0))?.collect::<Result<Vec<_>, _>>()?;
     problems.extend(found.into_iter().filter(|found| found != "ok").map(|found| format!("the database: {found}")));
-    for (what, bad) in [("news items", items(&transaction)?), ("records", kept(&transaction)?)] {
+    for (what, bad) in [("news items", items(&transaction)?), ("records", records(&transaction)?)] {
         if bad > 0 {
             problems.push(format!("{bad} {what} are not what was written"));
         }
@@ -83,7 +98,7 @@ fn items(connection: &Connection) -> Result<usize, rusqlite::Error> {
     Ok(bad)
 }
 
-fn kept(connection: &Connection) -> Result<usize, rusqlite::Error> {
+fn records(connection: &Connection) -> Result<usize, rusqlite::Error> {
     let mut statement = connection.prepare("SELECT kind, hash, version, checksum, body FROM record")?;
     let mut rows = statement.query([])?;
     let mut bad = 0;

@@ -14,8 +14,12 @@ use crate::store::OpenError;
 use crate::store::keys::Keys;
 use crate::yaml::Secret;
 
-pub(super) const DATABASE: &str = "store.db";
-const KEY: &str = "store.key";
+/// The database's file in a store's directory.
+pub const DATABASE: &str = "store.db";
+
+/// The key's file beside it, where gateway.yaml has none.
+pub const KEY: &str = "store.key";
+
 const RESERVE: &str = "store.reserve";
 
 /// Processes that may hold one store: one that serves, and one that takes over from it.

@@ -93,6 +93,9 @@ pub(in crate::gateway) struct Accepted {
     query_id: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     session_id: Option<String>,
+    /// The seconds of `wait=N` that were waited first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    waited: Option<u64>,
 }
 
 /// How a talk that may be answered later was answered.
@@ -155,7 +158,7 @@ impl Begun {
         let gateway = conversing.gateway.clone();
         gateway.store.start_query(&query).await?;
         tokio::spawn(run(conversing, query.clone(), (held, counted), None));
-        accepted(&gateway, &query, once).await
+        accepted(&gateway, &query, None, once).await
     }
 
     /// Asks, and stores the query if that takes longer than the caller waits. A caller who leaves before ends it.
@@ -175,13 +178,18 @@ impl Begun {
         if let Ok(ended) = at_once.try_recv() {
             return finished_at_once(&gateway, ended, once).await;
         }
-        accepted(&gateway, &query, once).await
+        accepted(&gateway, &query, Some(wait.as_secs()), once).await
     }
 }
 
-async fn accepted(gateway: &Gateway, query: &Query, once: Option<First>) -> Result<Answered, Refusal> {
+async fn accepted(
+    gateway: &Gateway,
+    query: &Query,
+    waited: Option<u64>,
+    once: Option<First>,
+) -> Result<Answered, Refusal> {
     let session_id = query.session.as_ref().map(|id| id.expose().to_owned());
-    let accepted = Accepted { query_id: query.id.clone(), session_id };
+    let accepted = Accepted { query_id: query.id.clone(), session_id, waited };
     keep(gateway, once, &Kept::Accepted(accepted.clone())).await?;
     Ok(Answered::Later(accepted))
 }
@@ -290,7 +298,11 @@ impl Accepted {
         let mut answer = Answer::json(Value::Object(body).to_string());
         answer.status = StatusCode::ACCEPTED;
         let applied = HeaderName::from_static("preference-applied");
-        answer.headers.push((applied, HeaderValue::from_static("respond-async")));
+        let preferences = match self.waited {
+            Some(seconds) => HeaderValue::try_from(format!("respond-async, wait={seconds}")),
+            None => Ok(HeaderValue::from_static("respond-async")),
+        };
+        answer.headers.extend(preferences.ok().map(|preferences| (applied, preferences)));
         respond::send(session, ctx, answer).await
     }
 }

@@ -70,10 +70,12 @@ pub(in crate::gateway) async fn answer(
         hops: hops.next(),
         request_id: ctx.id.clone(),
     };
+    let upstream = talk.upstream.as_ref().map(|upstream| upstream.name.as_str().into());
     let mut caller = Caller::new(session, ctx);
     if let Some(later) = later {
         let accepted = later::begin(gateway, (agent, talk), (later, asked), once);
         let accepted = while_there(&mut caller, accepted).await??;
+        caller.ctx.upstream = upstream;
         return accepted.answer(caller.session, caller.ctx).await;
     }
     let thread = if talk.continues() {
@@ -83,7 +85,7 @@ pub(in crate::gateway) async fn answer(
     } else {
         None
     };
-    caller.ctx.upstream = talk.upstream.as_ref().map(|upstream| upstream.name.as_str().into());
+    caller.ctx.upstream = upstream;
     let mut conversing = Conversing {
         gateway: gateway.clone(),
         agent: agent.clone(),
