@@ -155,7 +155,9 @@ fn references(property: &Value) -> Vec<(&'static str, String)> {
         found.extend(references(choice));
     }
     found.extend(property.get("items").and_then(target).map(|name| ("[]", name)));
-    found.extend(property.get("additionalProperties").and_then(target).map(|name| (".NAME", name)));
+    // An entry may have a short form beside its mapping; what lies deeper has a section of its own.
+    let entries = property.get("additionalProperties").map(references).unwrap_or_default();
+    found.extend(entries.into_iter().filter(|(deeper, _)| deeper.is_empty()).map(|(_, name)| (".NAME", name)));
     found
 }
 

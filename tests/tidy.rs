@@ -25,6 +25,7 @@ const ROOMS: &[(&str, u8, Nature)] = &[
     ("capability", 2, Nature::Pure),
     ("catalog", 2, Nature::Pure),
     ("talk", 2, Nature::Pure),
+    ("identity", 2, Nature::Plain),
     ("store", 2, Nature::Plain),
     ("upstream", 2, Nature::Plain),
     ("config", 3, Nature::Plain),

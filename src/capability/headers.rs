@@ -292,9 +292,14 @@ fn set_own(headers: &mut HeaderMap, service: &Service, arrival: &Arrival<'_>, se
     set_trace(headers, arrival, sent);
     set_forwarded(headers, arrival);
     // Named in `forward_headers` or not, a caller never says who it is.
+    set_caller(headers, arrival.caller);
+}
+
+/// Says who calls, in place of whatever stands there.
+pub fn set_caller(headers: &mut HeaderMap, caller: Option<Caller<'_>>) {
     headers.remove(CALLER);
     headers.remove(CALLER_KIND);
-    if let Some(caller) = arrival.caller {
+    if let Some(caller) = caller {
         headers.insert(CALLER, visible(caller.name));
         headers.insert(CALLER_KIND, visible(caller.kind));
     }

@@ -16,10 +16,10 @@ const EVENTS: [&str; 5] = ["message.start", "message.delta", "message.end", "err
 pub(super) fn catalog(facts: Facts) -> Catalog {
     let version = facts.version.unwrap_or_else(|| VERSION_DEFAULT.to_owned());
     let name = facts.card.name.clone();
-    let news = facts.news.map(|news| news.sessions);
+    let reads = facts.news.filter(|news| news.reads).map(|news| news.sessions);
+    let posts = facts.news.filter(|news| news.posts).map(|news| news.sessions);
     let talk = facts.talk.as_ref().map(talk);
-    let fixed =
-        talk.into_iter().chain(news.into_iter().flat_map(|sessions| [news_read(sessions), news_write(sessions)]));
+    let fixed = talk.into_iter().chain(reads.map(news_read)).chain(posts.map(news_write));
     let mut packages = facts.packages;
     if !packages.iter().any(teaches) {
         packages.push(skill_package(&name, &version));
@@ -29,8 +29,8 @@ pub(super) fn catalog(facts: Facts) -> Catalog {
         provider: Provider { name: name.clone(), version: version.clone() },
         endpoints: Endpoints {
             talk: facts.talk.is_some().then_some(TALK_PATH),
-            news: news.map(|_| NEWS_PATH),
-            news_post: news.map(|_| NEWS_PATH),
+            news: reads.map(|_| NEWS_PATH),
+            news_post: posts.map(|_| NEWS_PATH),
             catalog: CATALOG_PATH,
             health: HEALTH_PATH,
         },

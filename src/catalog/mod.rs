@@ -60,6 +60,10 @@ pub struct Talk {
 pub struct News {
     /// Whether a feed belongs to a session.
     pub sessions: NewsSessions,
+    /// Whether they may be read.
+    pub reads: bool,
+    /// Whether they may be posted.
+    pub posts: bool,
 }
 
 /// `news.sessions`.

@@ -79,7 +79,7 @@ fn everything() -> Facts {
         version: Some("2.1.0".to_owned()),
         public_url: Some("https://agents.example.com/weather".to_owned()),
         talk: Some(Talk { streaming: true, sessions: true, optional_events: vec!["status".to_owned()] }),
-        news: Some(News { sessions: NewsSessions::Optional }),
+        news: Some(News { sessions: NewsSessions::Optional, reads: true, posts: true }),
         capabilities: vec![weather(), echo()],
         packages: vec![object(json!({"name": "Weather SDK", "type": "npm-package", "package": "@example/weather"}))],
         protocols: object(json!({"mcp": {"available": true, "endpoint": "/mcp"}})),
@@ -94,7 +94,7 @@ fn named(name: &str) -> Facts {
 fn private() -> Facts {
     Facts {
         talk: Some(Talk::default()),
-        news: Some(News { sessions: NewsSessions::Required }),
+        news: Some(News { sessions: NewsSessions::Required, reads: true, posts: true }),
         packages: vec![object(json!({"name": "How to", "type": "claude-plugin", "skill_file": "SKILL.md"}))],
         ..named("Ärzte & Co")
     }

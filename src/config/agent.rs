@@ -6,7 +6,7 @@ use super::settings::Agent;
 use crate::capability::settings::Report;
 use crate::restap::catalog::Card;
 use crate::yaml::{Fields, Mismatch, Node, Problem, Scalar, Slot, Switch};
-use crate::{capability, store, talk};
+use crate::{capability, identity, store, talk};
 
 /// The key of the one agent at the origin.
 pub(super) const SINGLE: &str = "agent";
@@ -51,6 +51,8 @@ impl<'d> Draft<'d> {
             let packages = fields.with("packages", "Packages that help clients.", |slot| slot.list(package));
             let protocols = fields.optional("protocols", "Related protocols and whether they are served.");
             let cors = fields.with("cors", "Which web pages may use the agent.", cors);
+            let access =
+                fields.with("access", "Who may do what; without it everything is open.", identity::Settings::take);
 
             let node = fields.node()?;
             if let Some(node) = node.get("talk").and_then(|talk| talk.get("news")).filter(|_| news == Some(Switch::Off))
@@ -87,6 +89,7 @@ impl<'d> Draft<'d> {
                 packages: packages.unwrap_or_default(),
                 protocols: protocols.unwrap_or_default(),
                 cors,
+                access,
             };
             Some(Self { node, file: 0, agent, capabilities: places })
         })

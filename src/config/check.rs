@@ -1,5 +1,6 @@
 //! What no section can know by itself: everything is held against everything else.
 
+mod access;
 mod addresses;
 mod endpoints;
 mod published;
@@ -27,7 +28,7 @@ pub(super) fn check<'d>(
     for draft in &*agents {
         endpoints::check(draft, &bases, report);
     }
-    open_talk(server, agents, report);
+    access::check(server, agents, report);
     published::check(agents, report);
 }
 
@@ -62,21 +63,5 @@ fn resolve<'d>(draft: &mut Draft<'d>, upstreams: &mut Upstreams<'d>, report: &Re
         let problem =
             Problem::warning(node, "`upstream` does nothing: no capability and no talk of the agent uses it").at_key();
         report.add(problem.help("add `capabilities` or `talk`"));
-    }
-}
-
-fn open_talk<'d>(server: &Server<'d>, agents: &[Draft<'d>], report: &Report<'d>) {
-    let talking: Vec<_> =
-        agents.iter().filter(|draft| draft.agent.talk.as_ref().is_some_and(|talk| talk.upstream.is_some())).collect();
-    let [first, others @ ..] = talking.as_slice() else { return };
-    for (listen, node) in server.listen.iter().filter(|(listen, _)| !listen.is_loopback()) {
-        let Some(node) = node else { continue };
-        let others = match others.len() {
-            0 => String::new(),
-            1 => " and another agent".to_owned(),
-            count => format!(" and {count} other agents"),
-        };
-        let message = format!("whoever reaches {listen} can talk to `{}`{others}, at your expense", first.agent.key);
-        report.add(Problem::warning(*node, message).help("listen on 127.0.0.1, behind a proxy that knows its callers"));
     }
 }

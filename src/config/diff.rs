@@ -79,7 +79,8 @@ fn upstream(before: &upstream::Settings, after: &upstream::Settings) -> Vec<Stri
 
 fn agent(before: &Agent, after: &Agent) -> Vec<String> {
     let mut keys = Keys::default();
-    let Agent { key, base_path, host, card, version, talk, news, capabilities, packages, protocols, cors } = before;
+    let Agent { key, base_path, host, card, version, talk, news, capabilities, packages, protocols, cors, access } =
+        before;
     keys.compare("key", key, &after.key);
     keys.compare("base_path", base_path, &after.base_path);
     keys.compare("host", host, &after.host);
@@ -92,6 +93,7 @@ fn agent(before: &Agent, after: &Agent) -> Vec<String> {
     keys.compare("packages", packages, &after.packages);
     keys.compare("protocols", protocols, &after.protocols);
     keys.compare("cors", cors, &after.cors);
+    keys.compare("access", access, &after.access);
     let (old, new) = (by(capabilities, |one| &one.id), by(&after.capabilities, |one| &one.id));
     keys.0.extend(compare("capability", &old, &new, |_, _| Vec::new()));
     if keys.0.is_empty() && before != after {

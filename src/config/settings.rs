@@ -9,7 +9,7 @@ use super::Cidr;
 use crate::front::Listen;
 use crate::restap::catalog::Card;
 use crate::yaml::Secret;
-use crate::{capability, store, talk, telemetry, upstream};
+use crate::{capability, identity, store, talk, telemetry, upstream};
 
 /// The whole of gateway.yaml, its includes among it.
 #[derive(Debug, Clone, PartialEq)]
@@ -103,4 +103,6 @@ pub struct Agent {
     pub protocols: Map<String, Value>,
     /// `cors.origins`; `None` is the default of the listener.
     pub cors: Option<Vec<String>>,
+    /// `access:`; `None` where it is not written, and then everybody may do everything.
+    pub access: Option<identity::Settings>,
 }

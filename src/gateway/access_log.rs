@@ -26,11 +26,12 @@ pub(super) fn write(gateway: &Gateway, session: &Session, ctx: &RequestCtx) {
     let code = ctx.refused.map(crate::restap::ErrorCode::as_str);
     let (bytes, millis) = (session.body_bytes_sent(), took.as_secs_f64() * 1000.0);
     let time = DateTime::<Utc>::from(SystemTime::now()).to_rfc3339_opts(SecondsFormat::Millis, true);
+    let caller = ctx.who.caller.as_ref().map(|caller| caller.shown());
     let line = match ctx.live.log.format {
         Format::Json => json!({
             "time": time, "client": client, "method": method, "path": ctx.path, "status": status, "agent": ctx.agent_key(),
             "route": &*ctx.route, "upstream": ctx.upstream.as_deref(), "bytes": bytes,
-            "ms": (millis * 1000.0).round() / 1000.0, "error": code, "id": id,
+            "ms": (millis * 1000.0).round() / 1000.0, "error": code, "caller": caller, "id": id,
         })
         .to_string(),
         Format::Text => {
@@ -43,6 +44,9 @@ pub(super) fn write(gateway: &Gateway, session: &Session, ctx: &RequestCtx) {
             if let Some(upstream) = &ctx.upstream {
                 // Writing into a String does not fail.
                 let _ = write!(line, " upstream={upstream}");
+            }
+            if let Some(caller) = caller {
+                let _ = write!(line, " caller={caller}");
             }
             if let Some(code) = code {
                 let _ = write!(line, " error={code}");

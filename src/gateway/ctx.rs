@@ -15,6 +15,7 @@ use super::drain::Running;
 use super::handler::capability::ProxiedCall;
 use super::job::Job;
 use super::live::{Agent, Live};
+use super::who::{Place, Used, Who};
 use crate::restap::ErrorCode;
 use crate::telemetry::Metrics;
 
@@ -22,7 +23,9 @@ use crate::telemetry::Metrics;
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Headers of an answer that a page of another origin may read.
-const EXPOSED: HeaderValue = HeaderValue::from_static("X-Request-Id, Retry-After, ETag, Restap-Job-Id");
+const EXPOSED: HeaderValue = HeaderValue::from_static(
+    "X-Request-Id, Retry-After, ETag, Restap-Job-Id, WWW-Authenticate, RateLimit-Limit, RateLimit-Remaining, RateLimit-Reset",
+);
 
 /// One request. It sees one configuration, the one in force when it came.
 #[derive(Debug)]
@@ -42,6 +45,14 @@ pub(super) struct RequestCtx {
     pub client: Option<IpAddr>,
     /// The path without its query, in its normal form.
     pub path: Box<str>,
+    /// Who calls, as far as it is verified.
+    pub who: Who,
+    /// What the request used up of its caller's rate.
+    pub used: Option<Used>,
+    /// Seconds that a reader of news who asks too often has to wait.
+    pub paced: Option<u64>,
+    /// Its place among the requests of its caller that run.
+    pub running: Place,
     /// What `Access-Control-Allow-Origin` says of this answer.
     pub cors: Option<HeaderValue>,
     /// The call that Pingora's hooks carry on.
@@ -80,6 +91,10 @@ impl RequestCtx {
             from_trusted_proxy: false,
             client: None,
             path: "".into(),
+            who: Who::default(),
+            used: None,
+            paced: None,
+            running: None,
             cors: None,
             proxied: None,
             job: None,
@@ -95,6 +110,9 @@ impl RequestCtx {
         head.insert_header(REQUEST_ID, &self.id)?;
         if let Some(job) = &mut self.job {
             job.head(head)?;
+        }
+        for (name, value) in self.used.iter().flat_map(Used::headers) {
+            head.insert_header(name, value)?;
         }
         if let Some(origin) = &self.cors {
             head.insert_header(ACCESS_CONTROL_ALLOW_ORIGIN, origin)?;

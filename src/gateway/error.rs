@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use http::HeaderValue;
 use serde_json::{Map, Value, json};
 
 use crate::net;
@@ -22,6 +23,8 @@ pub(crate) struct Refusal {
     pub retry_after: Option<u64>,
     /// The methods that the path knows.
     pub allow: Option<String>,
+    /// How to prove who one is.
+    pub challenges: Vec<HeaderValue>,
     /// What breaks a schema, value by value.
     pub details: Option<Box<Value>>,
     /// A reader of news finds no items where it looks for them.
@@ -30,7 +33,8 @@ pub(crate) struct Refusal {
 
 impl Refusal {
     pub(crate) fn new(code: ErrorCode, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { code, message: message.into(), retry_after: None, allow: None, details: None, no_items: false }
+        let message = message.into();
+        Self { code, message, retry_after: None, allow: None, challenges: Vec::new(), details: None, no_items: false }
     }
 
     pub(crate) fn retry_after(self, seconds: u64) -> Self {

@@ -26,7 +26,7 @@ use super::live::Agent;
 use crate::capability::{Capability, settings};
 use crate::restap::NewsDraft;
 use crate::store::settings::NewsSessions;
-use crate::store::{FeedId, NewItem, Receipt, Store, StoreError};
+use crate::store::{CallerId, FeedId, NewItem, Receipt, Store, StoreError};
 use crate::telemetry::Metrics;
 
 /// The header that names a job in its call's answer.
@@ -44,6 +44,8 @@ pub(super) struct Job {
     title: String,
     agent: Arc<Agent>,
     feed: FeedId,
+    /// Who owns the feed if this opens it.
+    opener: Option<CallerId>,
     with_result: bool,
     to_head: bool,
     answer: Answer,
@@ -79,6 +81,7 @@ impl Job {
     pub(super) fn begin(
         gateway: &Gateway,
         (agent, capability): (&Arc<Agent>, &Capability),
+        opener: Option<CallerId>,
         (method, headers): (&Method, &HeaderMap),
     ) -> Result<Option<Self>, Refusal> {
         let settings = capability.settings();
@@ -89,6 +92,7 @@ impl Job {
             title: settings.title.clone(),
             agent: agent.clone(),
             feed: gateway.store.keys().feed(agent.id, session.as_ref()),
+            opener,
             with_result: session.is_some() || settings.report == settings::Report::WithResult,
             to_head: *method == Method::HEAD,
             answer: Answer::default(),
@@ -151,7 +155,7 @@ impl Job {
     }
 
     fn item<'a>(&self, draft: &'a NewsDraft) -> NewItem<'a> {
-        NewItem { feed: self.feed, opener: None, draft, once: None }
+        NewItem { feed: self.feed, opener: self.opener, draft, once: None }
     }
 
     fn draft(&self, whole: bool, result: Option<Value>) -> NewsDraft {

@@ -13,17 +13,19 @@ use super::handler::capability::Call;
 use super::handler::talk::later::Queries;
 use super::job::Reports;
 use super::router::Agents;
+use super::views::{View, Views};
+use super::who::{Guard, Who};
 use crate::capability::{Capability, CookiePolicy, Service, Table};
-use crate::catalog::{self, Document, Facts, Published};
+use crate::catalog::{self, Document, Facts};
 use crate::config::Cidr;
 use crate::config::settings::{self, Config, Limits};
+use crate::identity::Access;
 use crate::net::Client;
-use crate::restap::{self, catalog::Card};
 use crate::store::settings::NewsSessions;
 use crate::store::{AgentId, Keys, NewsSettings};
+use crate::talk::Dialect;
 use crate::talk::dialect::{Conversation, Problem};
 use crate::talk::settings::{DialectChoice, History, NewsContext};
-use crate::talk::{Dialect, guide};
 use crate::telemetry;
 use crate::upstream::{self, Upstream, Upstreams};
 
@@ -58,13 +60,14 @@ pub(super) struct Agent {
     pub version: String,
     pub base_path: String,
     pub host: Option<String>,
-    pub published: Published,
+    pub views: Views,
+    /// `access`; `None` where everything is open.
+    pub guard: Option<Guard>,
     pub table: Table,
     /// By capability id.
     pub calls: HashMap<Box<str>, Arc<Call>>,
     pub talk: Option<Arc<Talk>>,
     pub news: Option<NewsSettings>,
-    pub guide: Guide,
     pub cors: Option<Vec<HeaderValue>>,
     /// Talk streams that are open.
     pub streams: Arc<AtomicUsize>,
@@ -75,18 +78,10 @@ pub(super) struct Agent {
     pub reports: Arc<Reports>,
 }
 
-/// What an agent without a model answers from.
-#[derive(Debug)]
-pub(super) struct Guide {
-    card: Card,
-    capabilities: Vec<restap::Capability>,
-    base_path: String,
-}
-
-impl Guide {
-    pub(super) fn answer(&self, message: &str) -> String {
-        let catalog = format!("{}{}", self.base_path, restap::CATALOG_PATH);
-        guide::reply(&self.card, &self.capabilities, message, &catalog)
+impl Agent {
+    /// The agent as this caller sees it.
+    pub(super) fn view(&self, who: &Who) -> Arc<View> {
+        self.views.of(self.guard.as_ref(), who)
     }
 }
 
@@ -209,13 +204,11 @@ impl Parts<'_> {
             .collect();
         let talk = settings.talk.as_ref().map(|talk| self.talk(settings, talk).map(Arc::new)).transpose()?;
         let facts = facts(self.config, settings, talk.as_deref(), &table);
-        let guide = Guide {
-            card: facts.card.clone(),
-            capabilities: facts.capabilities.clone(),
-            base_path: settings.base_path.clone(),
-        };
-        let published =
-            Published::new(facts).map_err(|problem| AssembleError::Catalog { agent: settings.key.clone(), problem })?;
+        let views = Views::new(facts, &settings.base_path)
+            .map_err(|problem| AssembleError::Catalog { agent: settings.key.clone(), problem })?;
+        let guard = settings.access.as_ref().map(|access| {
+            Guard::new(Access::new(access), &settings.card.name, before.and_then(|before| before.guard.as_ref()))
+        });
         let cors =
             settings.cors.as_ref().map(|origins| origins.iter().filter_map(|origin| origin.parse().ok()).collect());
         let later = settings.talk.as_ref().map(|talk| talk.later).unwrap_or_default();
@@ -228,12 +221,12 @@ impl Parts<'_> {
             version: settings.version.clone().unwrap_or_else(|| catalog::VERSION_DEFAULT.to_owned()),
             base_path: settings.base_path.clone(),
             host: settings.host.clone(),
-            published,
+            views,
+            guard,
             table,
             calls,
             talk,
             news: settings.news,
-            guide,
             cors,
             streams: before.map_or_else(Arc::default, |before| before.streams.clone()),
             waiters: before.map_or_else(Arc::default, |before| before.waiters.clone()),
@@ -336,6 +329,8 @@ pub(super) fn facts(config: &Config, agent: &settings::Agent, talk: Option<&Talk
                 NewsSessions::Optional => catalog::NewsSessions::Optional,
                 NewsSessions::Ignored => catalog::NewsSessions::Ignored,
             },
+            reads: true,
+            posts: true,
         }),
         capabilities: table.iter().map(|capability| capability.published()).collect(),
         packages: agent.packages.clone(),
@@ -377,5 +372,5 @@ pub fn catalog(config: &Config, agent: &settings::Agent) -> Result<String, Assem
     let services = services(config)?;
     let parts = Parts { config, upstreams: &upstreams, services: &services };
     let agent = parts.agent(agent, AgentId::default(), None)?;
-    Ok(String::from_utf8_lossy(agent.published.catalog.body()).into_owned())
+    Ok(String::from_utf8_lossy(agent.views.whole().published.catalog.body()).into_owned())
 }

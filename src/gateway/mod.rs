@@ -19,6 +19,8 @@ mod reload;
 mod respond;
 mod router;
 mod thread;
+mod views;
+mod who;
 
 use std::sync::Arc;
 

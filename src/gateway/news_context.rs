@@ -5,7 +5,7 @@ use super::live::{Agent, Talk};
 use super::queries;
 use super::thread::Thread;
 use crate::restap::{NewsItem, Since};
-use crate::store::{FeedId, PageRequest, Reader, StoreError};
+use crate::store::{CallerId, FeedId, PageRequest, Reader, StoreError};
 use crate::talk::news_note;
 use crate::talk::settings::NewsFrom;
 
@@ -13,8 +13,8 @@ use crate::talk::settings::NewsFrom;
 /// newest items of the agent's feed reach every talk.
 pub(super) async fn read(
     gateway: &Gateway,
-    agent: &Agent,
-    talk: &Talk,
+    (agent, talk): (&Agent, &Talk),
+    caller: Option<CallerId>,
     thread: Option<&mut Thread>,
 ) -> Result<Option<String>, StoreError> {
     if talk.news.items == 0 || agent.news.is_none() || talk.upstream.is_none() {
@@ -28,17 +28,25 @@ pub(super) async fn read(
             if wants(NewsFrom::Session) && talk.remembers() && !thread.is_new() {
                 let feed = keys.feed(agent.id, Some(&thread.session_id));
                 let seen = &mut thread.news().session;
-                let news = since(gateway, feed, seen, talk.news.items).await?;
-                items.extend(news.into_iter().filter(|item| !is_known(item)).map(|item| item.item));
+                // A feed that another caller has opened holds nothing that this one may be told.
+                match since(gateway, (feed, Reader::Caller(caller)), seen, talk.news.items).await {
+                    Err(StoreError::NotOwner) => {}
+                    news => items.extend(news?.into_iter().filter(|item| !is_known(item)).map(|item| item.item)),
+                }
             }
             if wants(NewsFrom::Agent) {
                 let feed = keys.feed(agent.id, None);
                 let seen = &mut thread.news().agent;
-                items.extend(since(gateway, feed, seen, talk.news.items).await?.into_iter().map(|item| item.item));
+                items.extend(
+                    since(gateway, (feed, Reader::Agent), seen, talk.news.items)
+                        .await?
+                        .into_iter()
+                        .map(|item| item.item),
+                );
             }
         }
         None if wants(NewsFrom::Agent) => {
-            let news = since(gateway, keys.feed(agent.id, None), &mut 0, talk.news.items).await?;
+            let news = since(gateway, (keys.feed(agent.id, None), Reader::Agent), &mut 0, talk.news.items).await?;
             items.extend(news.into_iter().map(|item| item.item));
         }
         None => {}
@@ -61,14 +69,13 @@ fn is_known(news: &News) -> bool {
 }
 
 /// The newest items after `seen`, which moves on to the feed's end.
-async fn since(gateway: &Gateway, feed: FeedId, seen: &mut u64, items: u32) -> Result<Vec<News>, StoreError> {
-    let page = gateway.store.page(PageRequest {
-        feed,
-        reader: Reader::Agent,
-        since: &Since::Newest,
-        limit: items,
-        query: None,
-    });
+async fn since(
+    gateway: &Gateway,
+    (feed, reader): (FeedId, Reader),
+    seen: &mut u64,
+    items: u32,
+) -> Result<Vec<News>, StoreError> {
+    let page = gateway.store.page(PageRequest { feed, reader, since: &Since::Newest, limit: items, query: None });
     let page = page.await?;
     let before = std::mem::replace(seen, page.timestamp);
     let new = page.items.iter().filter(|item| item.timestamp > before);

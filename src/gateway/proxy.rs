@@ -19,7 +19,7 @@ use super::ctx::RequestCtx;
 use super::error::Refusal;
 use super::handler::capability;
 use super::respond::{self, Failed};
-use super::{Gateway, access_log, admission, body, handler};
+use super::{Gateway, access_log, admission, body, handler, who};
 use crate::net;
 
 /// How long a caller may take to read what was written.
@@ -53,7 +53,10 @@ impl ProxyHttp for Proxy {
         // of which `100 Continue` would be one.
         session.downstream_session.set_close_on_response_before_downstream_finish(false);
         let failed = match admission::admit(session, ctx) {
-            Ok(route) => handler::answer(&self.0, session, ctx, route).await,
+            Ok(route) => match who::admit(&self.0, session, ctx, &route).await {
+                Ok(()) => handler::answer(&self.0, session, ctx, route).await,
+                Err(refusal) => Err(refusal.into()),
+            },
             Err(refusal) => Err(refusal.into()),
         };
         let told = match failed {

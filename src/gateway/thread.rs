@@ -14,7 +14,7 @@ use super::lease::Held;
 use super::live::Talk;
 use crate::restap::{ErrorCode, SessionId};
 use crate::store::{
-    AgentId, Conversation, ConversationId, Lease, LeaseKey, NewsRead, OnceKey, Store, StoreError, TurnEnd,
+    AgentId, CallerId, Conversation, ConversationId, Lease, LeaseKey, NewsRead, OnceKey, Store, StoreError, TurnEnd,
 };
 use crate::talk::dialect::{self, Saved};
 use crate::talk::{Exchange, History};
@@ -67,12 +67,12 @@ impl Thread {
     pub(super) async fn open(
         store: &Arc<Store>,
         queues: &Queues,
-        (agent, talk): (AgentId, &Talk),
+        (agent, caller, talk): (AgentId, Option<CallerId>, &Talk),
         (session_id, patience): (Option<SessionId>, Patience),
     ) -> Result<Self, Refusal> {
         let is_minted = session_id.is_none();
         let session_id = session_id.unwrap_or_else(SessionId::mint);
-        let id = store.keys().conversation(agent, None, &session_id);
+        let id = store.keys().conversation(agent, caller, &session_id);
         let mut thread = Self { session_id, id, conversation: Conversation::default(), turn: None, coming: None };
         if talk.remembers() {
             let turn = HeldTurn::wait(store.clone(), queues.clone(), store.keys().turn_lease(id), patience);

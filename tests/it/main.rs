@@ -16,6 +16,7 @@
 )]
 
 mod abandoned;
+mod access;
 mod capability;
 mod chain;
 mod command_line;
@@ -35,6 +36,7 @@ mod news_command;
 mod outcomes;
 mod passing;
 mod process;
+mod rates;
 mod reload;
 mod report;
 mod second_attempts;

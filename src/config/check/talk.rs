@@ -106,7 +106,15 @@ fn fits<'d>(dialect: &Dialect, settings: &Settings, node: Node<'d>, report: &Rep
 fn news_in_context<'d>(draft: &Draft<'d>, talk: Node<'d>, report: &Report<'d>) {
     let Some(node) = talk.get("news").and_then(|news| news.get("from")) else { return };
     let news = draft.agent.talk.as_ref().map(|talk| talk.news);
-    if draft.agent.news.is_some() && news.is_some_and(|news| news.items > 0 && news.from != NewsFrom::Session) {
+    let everyone_posts = draft
+        .agent
+        .access
+        .as_ref()
+        .is_none_or(|access| access.is_open_for("news") || access.is_open_for("news_receive"));
+    if everyone_posts
+        && draft.agent.news.is_some()
+        && news.is_some_and(|news| news.items > 0 && news.from != NewsFrom::Session)
+    {
         let problem = Problem::warning(node, "everyone may post news to this agent, and its model will read them");
         report.add(problem.help("`from: session` shows the model only what was posted to the caller's own session"));
     }

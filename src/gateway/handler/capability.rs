@@ -12,7 +12,7 @@ use pingora::http::ResponseHeader;
 use pingora::proxy::Session;
 use tracing::{debug, warn};
 
-use crate::capability::headers::{Arrival, Proxy, Scheme};
+use crate::capability::headers::{Arrival, Caller, Proxy, Scheme};
 use crate::capability::send::{Sent, Unsendable};
 use crate::capability::settings::Validate;
 use crate::capability::validate::{Input, Part, Refused, Violation};
@@ -125,6 +125,8 @@ pub(in crate::gateway) async fn answer(
     )?;
     let mut target = call.capability.target(&call.service, &params, &method, query.as_deref());
     let host = super::super::router::host(&request.headers, &request.uri);
+    let name = ctx.who.caller.as_ref().map(|caller| caller.principal().name());
+    let caller = ctx.who.caller.as_ref().zip(name.as_deref());
     let arrival = Arrival {
         peer: ctx.peer,
         proxy: if ctx.from_trusted_proxy { Proxy::Trusted } else { Proxy::Unknown },
@@ -132,7 +134,7 @@ pub(in crate::gateway) async fn answer(
         host: &host,
         request_id: &ctx.id,
         traceparent: request.headers.get("traceparent"),
-        caller: None,
+        caller: caller.map(|(caller, name)| Caller { kind: caller.principal().kind().as_str(), name }),
         hops: &hops,
     };
     let mut headers = request_headers(&call.capability, &call.service, &params, &arrival, &request.headers)?;
@@ -149,7 +151,7 @@ pub(in crate::gateway) async fn answer(
             }
         }
     }
-    ctx.job = Job::begin(gateway, (agent, &call.capability), (&method, &request.headers))?;
+    ctx.job = Job::begin(gateway, (agent, &call.capability), ctx.who.id, (&method, &request.headers))?;
     ctx.upstream = Some(call.upstream.name.as_str().into());
     let proxied = ProxiedCall {
         call: call.clone(),

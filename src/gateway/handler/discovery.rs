@@ -15,13 +15,21 @@ use crate::gateway::router::{CAPABILITY_DOCUMENTS, Fixed};
 /// How long a published document may be kept.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("public, max-age=60");
 
+/// What a verified caller sees is asked for again each time, and kept by nobody else.
+const PRIVATE: HeaderValue = HeaderValue::from_static("private, no-cache");
+
+/// Once there are callers that are known.
+const VARIES_BY_CALLER: HeaderValue =
+    HeaderValue::from_static("Authorization, X-API-Key, Signature-Input, Accept-Encoding");
+
 /// Answers one of an agent's published paths.
 pub(in crate::gateway) async fn answer(
     session: &mut Session,
     ctx: &mut RequestCtx,
     (agent, route, path): (&Agent, Fixed, &str),
 ) -> Result<(), Failed> {
-    let published = &agent.published;
+    let view = agent.view(&ctx.who);
+    let published = &view.published;
     match route {
         Fixed::Catalog => send(session, ctx, &published.catalog).await,
         Fixed::Skill => send(session, ctx, &published.skill).await,
@@ -42,7 +50,11 @@ pub(in crate::gateway) async fn send(
     document: &Document,
 ) -> Result<(), Failed> {
     let selected = document.select(&session.req_header().headers);
-    let mut headers = vec![(CACHE_CONTROL, MAX_AGE), (VARY, HeaderValue::from_static("Accept-Encoding"))];
+    // What a caller may use is its own business; anonymous callers all see the same.
+    let cached = if ctx.who.caller.is_some() { PRIVATE } else { MAX_AGE };
+    let guarded = ctx.agent.as_ref().is_some_and(|agent| agent.guard.is_some());
+    let vary = if guarded { VARIES_BY_CALLER } else { HeaderValue::from_static("Accept-Encoding") };
+    let mut headers = vec![(CACHE_CONTROL, cached), (VARY, vary)];
     let (status, body) = match selected {
         Selected::NotModified(etag) => {
             headers.push((ETAG, etag.header_value()));

@@ -47,7 +47,7 @@ pub(in crate::gateway) async fn answer(
         gateway.metrics.news_append(&agent.key, outcome_name(&outcome, "stored"));
         respond::send(session, ctx, outcome?).await
     } else {
-        let outcome = read(gateway, session, (agent, news)).await;
+        let outcome = read(gateway, session, ctx, (agent, news)).await;
         let outcome = outcome.map_err(|failed| match failed {
             Failed::Refused(refusal) => Refusal { no_items: true, ..*refusal }.into(),
             gone @ Failed::Gone(_) => gone,
@@ -77,10 +77,10 @@ async fn post(
     };
     let session_id = scope(news, session_id)?;
     let feed = gateway.store.keys().feed(agent.id, session_id.as_ref());
-    let scope = OnceScope { agent: agent.id, operation: "news", caller: None, session: session_id.as_ref() };
+    let scope = OnceScope { agent: agent.id, operation: "news", caller: ctx.who.id, session: session_id.as_ref() };
     let once = key.or(posting.dispatch_id).map(|key| gateway.store.keys().once(scope, &key, &body));
     let began = Instant::now();
-    let receipt = gateway.store.append(NewItem { feed, opener: None, draft: &draft, once }).await?;
+    let receipt = gateway.store.append(NewItem { feed, opener: ctx.who.id, draft: &draft, once }).await?;
     gateway.metrics.append_latency.observe(began.elapsed().as_secs_f64());
     let received =
         json!({"status": "received", "news_id": receipt.id.to_string(), "message": "Message stored successfully"});
@@ -91,6 +91,7 @@ async fn post(
 async fn read(
     gateway: &Gateway,
     session: &mut Session,
+    ctx: &RequestCtx,
     (agent, news): (&Agent, &NewsSettings),
 ) -> Result<(Answer, bool), Failed> {
     let request = session.req_header();
@@ -103,6 +104,9 @@ async fn read(
             "since is a time in unix milliseconds, and since_id the id of an item; leave both out to read the newest",
         )
     })?;
+    if let Some(after) = ctx.paced {
+        return Ok((paced(&since, after), false));
+    }
     let query_id = query.get("query_id").filter(|id| !id.is_empty());
     if let Some(id) = query_id {
         // One that was lost fails now, and its item says so.
@@ -110,7 +114,7 @@ async fn read(
     }
     let wanted = PageRequest {
         feed: gateway.store.keys().feed(agent.id, session_id.as_ref()),
-        reader: Reader::Caller(None),
+        reader: Reader::Caller(ctx.who.id),
         since: &since,
         limit: limit(query.get("limit"))?,
         query: query_id,
@@ -121,6 +125,14 @@ async fn read(
         Some(wait) => arriving(gateway, session, (agent, wanted, wait)).await?,
     };
     Ok((Answer::json(page.to_json(session_id.as_ref())), !page.items.is_empty()))
+}
+
+/// A page for a reader who asks too often: nothing new, and where it was.
+fn paced(since: &Since, after: u64) -> Answer {
+    let timestamp = if let Since::Time(time) = since { *time } else { 0 };
+    let mut answer = Answer::json(json!({"items": [], "timestamp": timestamp, "more": false}).to_string());
+    answer.headers.push((http::header::RETRY_AFTER, after.into()));
+    answer
 }
 
 /// A page that is held back while it is empty, at most for `wait`. Reads of the store are what decides: that something

@@ -72,6 +72,9 @@ impl Call {
         for (_, id) in self.headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case("restap-session-id")) {
             secrets::learn_session(id);
         }
+        for (name, value) in &self.headers {
+            secrets::learn_header(name, value);
+        }
         secrets::learn_sessions(&self.target);
         secrets::learn_sessions(&String::from_utf8_lossy(&self.body));
         [lines.join("\r\n").as_bytes(), b"\r\n\r\n", &self.body].concat()

@@ -219,6 +219,7 @@ impl Drop for Gateway {
 /// Writes the file, with what every test wants where it says nothing of it.
 fn write(directory: &Path, file: &str) -> PathBuf {
     secrets::learn_credentials(file);
+    secrets::learn_api_keys(file);
     let mut text = file.to_owned();
     for (key, value) in
         [("listen:", "127.0.0.1:0"), ("admin:", "{listen: \"unix:admin.sock\"}"), ("store:", "{memory: {}}")]

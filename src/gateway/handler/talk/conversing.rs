@@ -16,6 +16,7 @@ use crate::gateway::error::Refusal;
 use crate::gateway::live::{Agent, Talk};
 use crate::gateway::respond::{self, Failed};
 use crate::gateway::thread::Thread;
+use crate::gateway::who::Who;
 use crate::gateway::{Gateway, news_context};
 use crate::net::{self, Response};
 use crate::restap::{self, Delivery, ErrorCode, hop_count};
@@ -39,6 +40,8 @@ pub(super) struct Conversing {
     pub message: String,
     pub hops: HeaderValue,
     pub request_id: HeaderValue,
+    /// Who talks.
+    pub who: Who,
     /// The note that carries news to the model.
     pub news: Option<String>,
     /// The idempotency key that the answer is kept under.
@@ -113,7 +116,8 @@ impl Wire<'_> {
 impl Conversing {
     /// Reads what is news to the model since the last turn.
     pub(super) async fn read_news(&mut self) {
-        let read = news_context::read(&self.gateway, &self.agent, &self.talk, self.thread.as_mut()).await;
+        let read =
+            news_context::read(&self.gateway, (&self.agent, &self.talk), self.who.id, self.thread.as_mut()).await;
         // A talk goes on without its news rather than not at all.
         self.news = read.unwrap_or_else(|error| {
             warn!(agent = %self.agent.key, "news could not be read for a talk: {error}");
@@ -130,7 +134,9 @@ impl Conversing {
         let mut turn = Turn::begin(self.opening(&message_id, delivery, !window.is_empty()), Instant::now());
         let (mut wire, mut step) = match &talk.upstream {
             Some(upstream) => (self.send(upstream, &turn, window), Step::Wait),
-            None => (Wire::Silent, turn.answer(&self.agent.guide.answer(&self.message), Instant::now())),
+            None => {
+                (Wire::Silent, turn.answer(&self.agent.view(&self.who).guide.answer(&self.message), Instant::now()))
+            }
         };
         let mut pending = BytesMut::new();
         let mut cut = self.gateway.drain.cut();
@@ -323,6 +329,7 @@ impl Conversing {
         let mut headers: HeaderMap = rendered.into_iter().collect();
         headers.insert(hop_count::HEADER, self.hops.clone());
         headers.insert(crate::gateway::ctx::REQUEST_ID, self.request_id.clone());
+        self.who.tell(&mut headers);
         upstream.set_headers(&mut headers);
         Ok((path_and_query, headers, body))
     }

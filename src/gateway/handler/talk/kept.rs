@@ -16,7 +16,7 @@ use crate::gateway::live::Agent;
 use crate::gateway::respond::{self, Answer, Failed};
 use crate::restap::talk::TalkReply;
 use crate::restap::{Delivery, ErrorCode, SessionId};
-use crate::store::{Claim, Lease, OnceKey, OnceScope};
+use crate::store::{CallerId, Claim, Lease, OnceKey, OnceScope};
 use crate::talk::turn;
 
 /// A request that is answered once.
@@ -49,10 +49,10 @@ impl Once {
     /// What a key names depends on agent, operation and session, and without a session on the body too.
     pub(super) fn new(
         gateway: &Gateway,
-        agent: &Agent,
+        (agent, caller): (&Agent, Option<CallerId>),
         (key, session, body): (&str, Option<&SessionId>, &[u8]),
     ) -> Self {
-        let scope = OnceScope { agent: agent.id, operation: "talk", caller: None, session };
+        let scope = OnceScope { agent: agent.id, operation: "talk", caller, session };
         Self(gateway.store.keys().once(scope, key, body))
     }
 

@@ -24,6 +24,7 @@ use crate::gateway::live::{Agent, Talk};
 use crate::gateway::queries::{self, Ended};
 use crate::gateway::respond::{self, Answer, Failed};
 use crate::gateway::thread::{Patience, Thread};
+use crate::gateway::who::Who;
 use crate::restap::talk::{Dispatch, TalkReply};
 use crate::restap::{Delivery, ErrorCode, SessionId};
 use crate::store::settings::NewsSessions;
@@ -85,6 +86,7 @@ pub(in crate::gateway) struct Asked {
     pub dispatch: Dispatch,
     pub hops: HeaderValue,
     pub request_id: HeaderValue,
+    pub who: Who,
 }
 
 /// A query that is accepted: the body of the 202.
@@ -114,7 +116,7 @@ pub(super) async fn begin(
     let counted = Counted::take(agent)?;
     let query_id = uuid::Uuid::new_v4().to_string();
     let mut query = Query::new(query_id.clone(), agent.id);
-    query.feed = feed(gateway, agent, later.form, asked.session_id.as_ref()).map(|feed| (feed, None));
+    query.feed = feed(gateway, agent, later.form, asked.session_id.as_ref()).map(|feed| (feed, asked.who.id));
     query.caller_query_id = asked.dispatch.query_id.clone();
     query.session = match (asked.session_id, talk.continues()) {
         (Some(session_id), true) => Some(session_id),
@@ -132,6 +134,7 @@ pub(super) async fn begin(
         message: asked.message,
         hops: asked.hops,
         request_id: asked.request_id,
+        who: asked.who,
         news: None,
         once: None,
     };
@@ -259,7 +262,7 @@ async fn run(
 async fn open(conversing: &mut Conversing, session_id: Option<SessionId>) -> Result<(), Refusal> {
     if session_id.is_some() {
         let gateway = &conversing.gateway;
-        let of = (conversing.agent.id, &*conversing.talk);
+        let of = (conversing.agent.id, conversing.who.id, &*conversing.talk);
         conversing.thread =
             Some(Thread::open(&gateway.store, &gateway.queues, of, (session_id, Patience::QUERY)).await?);
     }

@@ -22,6 +22,7 @@ use crate::gateway::thread::{Patience, Thread};
 use crate::gateway::{Gateway, body, fields};
 use crate::restap::talk::TalkRequest;
 use crate::restap::{Delivery, ErrorCode, HopCount, Prefer};
+use crate::store::settings::NewsSessions;
 use crate::talk::Ending;
 use audience::{Audience, Caller};
 use conversing::{Conversing, Replied};
@@ -54,7 +55,7 @@ pub(in crate::gateway) async fn answer(
     let key = key.or_else(|| request.dispatch.dispatch_id.clone());
     let once = match key {
         Some(key) => {
-            let once = Once::new(gateway, agent, (&key, request.session_id.as_ref(), &body));
+            let once = Once::new(gateway, (agent, ctx.who.id), (&key, request.session_id.as_ref(), &body));
             match once.claim(gateway).await? {
                 kept::Claimed::First(once) => Some(once),
                 kept::Claimed::Answered(kept) => return kept.give(session, ctx, delivery).await,
@@ -69,8 +70,10 @@ pub(in crate::gateway) async fn answer(
         dispatch: request.dispatch,
         hops: hops.next(),
         request_id: ctx.id.clone(),
+        who: ctx.who.clone(),
     };
     let upstream = talk.upstream.as_ref().map(|upstream| upstream.name.as_str().into());
+    open_feed(gateway, agent, &asked).await?;
     let mut caller = Caller::new(session, ctx);
     if let Some(later) = later {
         let accepted = later::begin(gateway, (agent, talk), (later, asked), once);
@@ -79,8 +82,12 @@ pub(in crate::gateway) async fn answer(
         return accepted.answer(caller.session, caller.ctx).await;
     }
     let thread = if talk.continues() {
-        let opening =
-            Thread::open(&gateway.store, &gateway.queues, (agent.id, talk), (asked.session_id, Patience::CALLER));
+        let opening = Thread::open(
+            &gateway.store,
+            &gateway.queues,
+            (agent.id, asked.who.id, talk),
+            (asked.session_id, Patience::CALLER),
+        );
         Some(while_there(&mut caller, opening).await??)
     } else {
         None
@@ -94,6 +101,7 @@ pub(in crate::gateway) async fn answer(
         message: asked.message,
         hops: asked.hops,
         request_id: asked.request_id,
+        who: asked.who,
         news: None,
         once,
     };
@@ -108,6 +116,16 @@ pub(in crate::gateway) async fn answer(
         }
         Ending::Refused(failure) => Err(Refusal::from(failure).into()),
     }
+}
+
+/// The first that a session is used with owns its feed. Where nobody is ever known, nobody owns one.
+async fn open_feed(gateway: &Gateway, agent: &Agent, asked: &later::Asked) -> Result<(), Refusal> {
+    let (Some(session), Some(news), Some(_)) = (&asked.session_id, agent.news, &agent.guard) else { return Ok(()) };
+    if news.sessions != NewsSessions::Ignored {
+        let feed = gateway.store.keys().feed(agent.id, Some(session));
+        gateway.store.open_feed(feed, asked.who.id).await?;
+    }
+    Ok(())
 }
 
 /// Waits for something on behalf of a caller, who may leave meanwhile.

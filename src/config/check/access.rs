@@ -1,0 +1,77 @@
+//! Who may do what: grants name something that is there, and what is open to everybody is meant to be.
+
+use std::collections::HashSet;
+
+use super::super::agent::Draft;
+use super::super::server::Server;
+use crate::identity::Grant;
+use crate::yaml::{Node, Problem, Report, nearest};
+
+/// What may be granted beside capabilities.
+const FIXED: [&str; 4] = ["talk", "news", "news_receive", "rest"];
+
+/// Holds every agent's `access` against the agent.
+pub(super) fn check<'d>(server: &Server<'d>, agents: &[Draft<'d>], report: &Report<'d>) {
+    for draft in agents {
+        grants(draft, report);
+    }
+    open_talk(server, agents, report);
+}
+
+/// A grant that names nothing would do nothing.
+fn grants<'d>(draft: &Draft<'d>, report: &Report<'d>) {
+    let Some(access) = draft.node.get("access") else { return };
+    let ids: HashSet<&str> =
+        draft.agent.capabilities.iter().map(|capability| capability.id.as_str()).chain(FIXED).collect();
+    let in_tools = access.get("tools").into_iter().flat_map(Node::children).flat_map(Node::children);
+    let in_tools = in_tools.filter_map(|node| Some((node, node.as_text()?)));
+    let limits = access.get("rate").into_iter().flat_map(Node::children);
+    let in_rate = limits.filter_map(|limits| limits.get("tools")).flat_map(Node::children);
+    let in_rate = in_rate.filter_map(|node| Some((node, node.key()?)));
+    // A capability that could not be read may be the one that is meant.
+    let written = draft.node.get("capabilities").map_or(0, |list| list.children().count());
+    let incomplete = written > draft.agent.capabilities.len();
+    for (node, text) in in_tools.chain(in_rate) {
+        let Ok(grant) = text.parse::<Grant>() else { continue };
+        if incomplete || ids.iter().any(|id| grant.names(id)) {
+            continue;
+        }
+        let message = format!("this agent has no capability `{text}`");
+        let problem = if grant.is_pattern() { Problem::warning(node, message) } else { Problem::error(node, message) };
+        let problem = if node.as_text().is_none_or(|value| value != text) { problem.at_key() } else { problem };
+        report.add(match nearest(text, ids.iter().copied()) {
+            Some(near) => problem.help(format!("did you mean `{near}`?")),
+            None => problem,
+        });
+    }
+    for (key, is_off) in [("talk", draft.agent.talk.is_none()), ("news", draft.agent.news.is_none())] {
+        for node in access.get("tools").into_iter().flat_map(Node::children).flat_map(Node::children) {
+            if is_off && node.as_text().is_some_and(|text| text == key || key == "news" && text == "news_receive") {
+                let problem = Problem::error(node, format!("this grant does nothing: the agent has `{key}: off`"));
+                report.add(problem);
+            }
+        }
+    }
+}
+
+/// A model behind a public address costs its operator what any stranger likes.
+fn open_talk<'d>(server: &Server<'d>, agents: &[Draft<'d>], report: &Report<'d>) {
+    let is_open = |draft: &&Draft<'d>| {
+        let access = draft.agent.access.as_ref();
+        access.is_none_or(|access| access.is_open_for("talk") && !access.limits_anonymous())
+    };
+    let has_model = |draft: &&Draft<'d>| draft.agent.talk.as_ref().is_some_and(|talk| talk.upstream.is_some());
+    let talking: Vec<_> = agents.iter().filter(has_model).filter(is_open).collect();
+    let [first, others @ ..] = talking.as_slice() else { return };
+    for (listen, node) in server.listen.iter().filter(|(listen, _)| !listen.is_loopback()) {
+        let Some(node) = node else { continue };
+        let others = match others.len() {
+            0 => String::new(),
+            1 => " and another agent".to_owned(),
+            count => format!(" and {count} other agents"),
+        };
+        let message = format!("whoever reaches {listen} can talk to `{}`{others}, at your expense", first.agent.key);
+        let help = "say who may with `access.tools`, or how often with `access.rate`; or listen on 127.0.0.1";
+        report.add(Problem::warning(*node, message).help(help));
+    }
+}
