@@ -1,4 +1,4 @@
-//! The gateway before real software: llama.cpp, llmock, aimock and the A2A SDK. `.ci/components` installs them; where they are not
+//! The gateway and real software: llama.cpp, llmock, aimock, the A2A SDK and webagents. `.ci/components` installs them; where they are not
 //! found, these tests say so and pass.
 
 #![allow(
@@ -15,6 +15,9 @@
 
 #[path = "it/support/mod.rs"]
 mod support;
+
+#[path = "real/signatures.rs"]
+mod signatures;
 
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};

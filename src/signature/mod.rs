@@ -16,6 +16,9 @@ mod sign;
 mod structured;
 mod verify;
 
+#[cfg(test)]
+mod other_implementation;
+
 pub use agent::Discovery;
 pub use base::{Scheme, normal_authority};
 pub use digest::ContentDigest;

@@ -27,8 +27,6 @@ from webagents.crypto import web_bot_auth_verify as verifier  # noqa: E402
 def sign(order):
     keys = [
         signer.SigningKey.from_private_key(Ed25519PrivateKey.from_private_bytes(bytes.fromhex(seed)))
-        if hasattr(signer.SigningKey, "from_private_key")
-        else signer.SigningKey(Ed25519PrivateKey.from_private_bytes(bytes.fromhex(seed)))
         for seed in order["seeds"]
     ]
     signed = signer.sign_request(
