@@ -156,7 +156,7 @@ fn webagents_verifies_what_we_sign() {
 #[test]
 fn we_verify_what_webagents_signs() {
     let Some(mut webagents) = Webagents::start() else { return };
-    let hex = |seed: &[u8; 32]| seed.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let hex = |seed: &[u8; 32]| seed.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat();
     for (method, target, body) in REQUESTS {
         for form in ["dictionary-typed", "dictionary-untyped", "legacy-string"] {
             for held in [&SEEDS[..1], &SEEDS[..]] {
@@ -250,7 +250,7 @@ impl Forge {
     }
 
     fn host(mut self, host: &str) -> Self {
-        self.sent.fields[0].1 = host.to_owned();
+        host.clone_into(&mut self.sent.fields[0].1);
         self
     }
 
@@ -263,8 +263,9 @@ impl Forge {
         let names: Vec<&str> = components.iter().map(|(name, _)| name.as_str()).collect();
         let parameters: Vec<String> = parameters.iter().map(|(name, value)| format!("{name}={value}")).collect();
         let member = format!("({});{}", names.join(" "), parameters.join(";"));
-        let mut base: String = components.iter().map(|(name, value)| format!("{name}: {value}\n")).collect();
-        base += &format!("\"@signature-params\": {member}");
+        let mut lines: Vec<String> = components.iter().map(|(name, value)| format!("{name}: {value}")).collect();
+        lines.push(format!("\"@signature-params\": {member}"));
+        let base = lines.join("\n");
         let bytes = Ed25519KeyPair::from_seed_unchecked(&SEEDS[0]).unwrap().sign(base.as_bytes());
         let bytes = BASE64_STANDARD.encode(bytes);
         sent.fields.push(("signature-input".to_owned(), input(format!("sig1={member}"))));
@@ -395,7 +396,7 @@ fn faults() -> Vec<(String, Sent)> {
     let posting = |digest: &str| {
         let mut forge = good().field("content-digest", digest).component("\"content-digest\"", digest);
         (forge.sent.method, forge.sent.body) = ("POST", b"{}");
-        forge.components[0].1 = "POST".to_owned();
+        "POST".clone_into(&mut forge.components[0].1);
         forge
     };
     let digest = ContentDigest::field_of(b"{}");
