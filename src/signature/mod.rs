@@ -16,9 +16,6 @@ mod sign;
 mod structured;
 mod verify;
 
-#[cfg(test)]
-mod other_implementation;
-
 pub use agent::Discovery;
 pub use base::{Scheme, normal_authority};
 pub use digest::ContentDigest;
@@ -48,3 +45,6 @@ const SKEW: i64 = 60;
 
 /// Signatures of a request that are looked at: one a key, and an agent holds two while it rotates them.
 const LABELS_MAX: usize = 2;
+
+#[cfg(test)]
+mod tests;
