@@ -63,9 +63,28 @@ fn compare<T: PartialEq>(
 
 fn upstream(before: &upstream::Settings, after: &upstream::Settings) -> Vec<String> {
     let mut keys = Keys::default();
-    let upstream::Settings { name, url, headers, query, api_key, timeout, tls, http, cookies, shared } = before;
+    let upstream::Settings {
+        name,
+        url,
+        servers,
+        balance,
+        retry,
+        health,
+        headers,
+        query,
+        api_key,
+        timeout,
+        tls,
+        http,
+        cookies,
+        shared,
+    } = before;
     keys.compare("name", name, &after.name);
     keys.compare("url", url, &after.url);
+    keys.compare("servers", servers, &after.servers);
+    keys.compare("balance", balance, &after.balance);
+    keys.compare("retry", retry, &after.retry);
+    keys.compare("health", health, &after.health);
     keys.compare("headers", headers, &after.headers);
     keys.compare("query", query, &after.query);
     keys.compare("api_key", api_key, &after.api_key);

@@ -142,6 +142,11 @@ impl From<&net::Error> for Refusal {
                 ErrorCode::UpstreamUnreachable,
                 "the service behind this agent can't be reached; try again later",
             ),
+            net::Error::Unavailable { retry_after } => {
+                let message = "the service behind this agent has failed too often to be asked now; try again later";
+                let seconds = retry_after.as_secs_f64().ceil() as u64;
+                Self::new(ErrorCode::UpstreamUnavailable, message).retry_after(seconds.max(1))
+            }
             _ => Self::new(ErrorCode::UpstreamError, "the service behind this agent failed; try again later"),
         }
     }

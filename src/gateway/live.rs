@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicUsize;
 
 use http::HeaderValue;
 use serde_json::{Map, Value};
+use tokio::runtime::Handle;
 
 use super::handler::capability::Call;
 use super::handler::talk::later::Queries;
@@ -26,7 +27,7 @@ use crate::store::{AgentId, Keys, NewsSettings};
 use crate::talk::Dialect;
 use crate::talk::dialect::{Conversation, Problem};
 use crate::talk::settings::{DialectChoice, History, NewsContext};
-use crate::telemetry;
+use crate::telemetry::{self, Metrics};
 use crate::upstream::{self, Upstream, Upstreams};
 
 /// Everything that a request is answered by.
@@ -140,12 +141,12 @@ impl Live {
     /// now.
     pub(super) fn assemble(
         config: &Config,
-        client: &Client,
+        (client, metrics): (&Client, &Metrics),
         keys: &Keys,
         before: Option<(&Self, &HashSet<PathBuf>)>,
     ) -> Result<Self, AssembleError> {
         let kept = before.map(|(live, changed)| (&live.upstreams, changed));
-        let upstreams = Upstreams::new(config.upstreams.clone(), client, kept)?;
+        let upstreams = Upstreams::new(config.upstreams.clone(), client, Some(metrics), kept)?;
         let services = services(config)?;
         let known: HashMap<&str, &Arc<Agent>> =
             before.iter().flat_map(|(live, _)| &live.agents).map(|agent| (&*agent.key, agent)).collect();
@@ -165,6 +166,11 @@ impl Live {
             trusted_proxies: config.trusted_proxies.clone(),
             public_host: config.public_url.as_deref().map(host_of_url),
         })
+    }
+
+    /// Begins what goes on beside requests, for as long as this is in force or a request has it.
+    pub(super) fn watch(&self, runtime: &Handle) {
+        self.upstreams.watch(runtime);
     }
 
     /// Whether a request for this host is for this gateway: once names are configured, others are somebody else's.
@@ -368,7 +374,7 @@ fn host_of_url(url: &str) -> String {
 /// An agent's discovery document, without anything being opened.
 pub fn catalog(config: &Config, agent: &settings::Agent) -> Result<String, AssembleError> {
     let client = Client::new(crate::net::Roots::none());
-    let upstreams = Upstreams::new(config.upstreams.clone(), &client, None)?;
+    let upstreams = Upstreams::new(config.upstreams.clone(), &client, None, None)?;
     let services = services(config)?;
     let parts = Parts { config, upstreams: &upstreams, services: &services };
     let agent = parts.agent(agent, AgentId::default(), None)?;

@@ -77,11 +77,13 @@ impl Process {
             if upstream::need_system_roots(config.upstreams.values()) { Roots::system()? } else { Roots::none() };
         let conf = ServerConf { ca_file: Some(roots.file().to_owned()), threads: workers(), ..ServerConf::default() };
         let client = Client::new(roots);
-        let live = Live::assemble(&config, &client, store.keys(), None)?;
+        let metrics = Metrics::new()?;
+        let live = Live::assemble(&config, (&client, &metrics), store.keys(), None)?;
+        live.watch(control.handle());
         let gateway = Arc::new(Gateway {
             live: ArcSwap::from_pointee(live),
             store,
-            metrics: Metrics::new()?,
+            metrics,
             health: Arc::new(Health::default()),
             drain: Drain::new(),
             queues: Arc::default(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::Version;
-use http::header::TRANSFER_ENCODING;
+use http::header::{HOST, TRANSFER_ENCODING};
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::modules::http::HttpModules;
 use pingora::proxy::{FailToProxy, ProxyHttp, Session};
@@ -21,15 +21,13 @@ use super::handler::capability;
 use super::respond::{self, Failed};
 use super::{Gateway, access_log, admission, body, handler, who};
 use crate::net;
+use crate::upstream::{CONNECTIONS_MAX, Unavailable, is_failure};
 
 /// How long a caller may take to read what was written.
 const WRITE_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// How long the rest of a body that nobody wants is read, so that its connection can be used again.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// Connections that a passed call tries, where nothing was sent yet.
-const ATTEMPTS_MAX: usize = 2;
 
 /// Pingora's view of the gateway.
 pub(super) struct Proxy(pub Arc<Gateway>);
@@ -73,8 +71,16 @@ impl ProxyHttp for Proxy {
 
     async fn upstream_peer(&self, _: &mut Session, ctx: &mut RequestCtx) -> Result<Box<HttpPeer>> {
         let Some(proxied) = &mut ctx.proxied else { return internal("no call to pass on") };
-        proxied.attempts += 1;
-        match proxied.call.upstream.peer().http_peer().await {
+        let picked = match proxied.call.upstream.pick(proxied.affinity, &proxied.tried) {
+            Ok(picked) => &*proxied.picked.insert(picked),
+            Err(Unavailable { retry_after }) => {
+                let failure = net::Error::Unavailable { retry_after };
+                proxied.failure = Some(capability::failed(&self.0, &proxied.call, &failure));
+                return Err(Error::new_up(ErrorType::ConnectError));
+            }
+        };
+        proxied.tried.push(picked.index());
+        match picked.peer().http_peer().await {
             Ok(peer) => Ok(peer),
             Err(error) => {
                 proxied.failure = Some(capability::failed(&self.0, &proxied.call, &error));
@@ -91,8 +97,13 @@ impl ProxyHttp for Proxy {
         mut error: Box<Error>,
     ) -> Box<Error> {
         let (Some(proxied), Some(address)) = (&mut ctx.proxied, peer._address.as_inet()) else { return error };
-        proxied.call.upstream.peer().avoid(*address);
-        let again = proxied.attempts < ATTEMPTS_MAX;
+        if let Some(picked) = &proxied.picked {
+            picked.peer().avoid(*address);
+        }
+        let again = proxied.tried.len() < CONNECTIONS_MAX as usize;
+        if again && let Some(picked) = proxied.picked.take() {
+            picked.record(false);
+        }
         if !again {
             let cause = net::connect_error(&error, proxied.call.timeouts.connect);
             let failure = net::Error::Connect { address: *address, cause };
@@ -113,6 +124,9 @@ impl ProxyHttp for Proxy {
         let mut request = RequestHeader::build(proxied.target.method().clone(), target, Some(proxied.headers.len()))?;
         for (name, value) in &proxied.headers {
             request.append_header(name.clone(), value.clone())?;
+        }
+        if let Some(picked) = proxied.picked.as_ref().filter(|_| proxied.call.upstream.is_balanced()) {
+            request.insert_header(HOST, picked.authority())?;
         }
         // Pingora asks an HTTP/2 request how it ends, and panics where it is none any more.
         request.set_version(upstream_request.version);
@@ -203,9 +217,13 @@ impl ProxyHttp for Proxy {
 
     async fn logging(&self, session: &mut Session, error: Option<&Error>, ctx: &mut RequestCtx) {
         ctx.end_job(error.is_none());
-        if let Some(proxied) = &ctx.proxied {
+        if let Some(picked) = ctx.proxied.as_ref().and_then(|proxied| proxied.picked.as_ref()) {
             let status = session.response_written().map(|head| head.status);
-            proxied.call.upstream.record(status.is_some_and(|status| !status.is_server_error()));
+            let broken = error.is_some_and(|error| *error.esource() == ErrorSource::Upstream);
+            // A caller that left before there was an answer says nothing of the service.
+            if broken || status.is_some() {
+                picked.record(!broken && status.is_some_and(|status| !is_failure(status)));
+            }
         }
         access_log::write(&self.0, session, ctx);
     }

@@ -274,7 +274,8 @@ impl Shared {
     ) -> Result<(), Vec<Diagnostic>> {
         let gateway = &self.gateway;
         let before = gateway.live.load_full();
-        let assembled = Live::assemble(config, &self.client, gateway.store.keys(), Some((&before, parts)));
+        let assembled =
+            Live::assemble(config, (&self.client, &gateway.metrics), gateway.store.keys(), Some((&before, parts)));
         let live = assembled.map_err(|error| vec![self.problem(&error.to_string())])?;
         for change in changes.iter().take(LINES_MAX) {
             info!("reload: {change}");
@@ -286,6 +287,7 @@ impl Shared {
         logs::adjust(config.log);
         self.header_timeout.set(config.limits.header_timeout);
         self.admin_token.store(admin_token(config));
+        live.watch(&tokio::runtime::Handle::current());
         gateway.live.store(Arc::new(live));
         Ok(())
     }

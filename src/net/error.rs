@@ -32,6 +32,12 @@ pub enum Error {
         /// What went wrong there.
         cause: ConnectError,
     },
+    /// None of the service's servers is asked now: they have all failed lately.
+    #[error("no server is asked for another {} s: all have failed lately", retry_after.as_secs_f64().ceil())]
+    Unavailable {
+        /// When it is worth another try.
+        retry_after: Duration,
+    },
     /// The service tore the connection or the stream down.
     #[error("the service broke the connection off")]
     Reset,

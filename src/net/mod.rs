@@ -30,7 +30,7 @@ pub use guard::Guard;
 pub use origin::{InvalidUrl, Origin, Url};
 pub use peer::{HttpVersion, Peer, connect_error};
 pub use resolve::{Resolve, SystemResolver};
-pub use response::{End, Response};
+pub use response::{Companion, End, Response};
 pub use tls::Roots;
 pub use web_url::{WebHost, WebUrl};
 

@@ -37,6 +37,13 @@ pub struct Response {
     ends_by: End,
     idle: Option<Duration>,
     reused: bool,
+    companion: Option<Box<dyn Companion>>,
+}
+
+/// Follows an answer: told when it breaks, dropped when it has ended.
+pub trait Companion: Send + Sync {
+    /// The answer was cut, or did not go on in time.
+    fn broken(&self);
 }
 
 /// What proved the end of a body.
@@ -76,11 +83,19 @@ impl Response {
             version: head.version,
             exchange: Some(exchange),
             state: State::Open,
+            companion: None,
         };
         if done {
             response.settle(State::Ended);
         }
         response
+    }
+
+    /// Has somebody follow it to its end.
+    pub fn accompany(&mut self, companion: Box<dyn Companion>) {
+        if matches!(self.state, State::Open) {
+            self.companion = Some(companion);
+        }
     }
 
     /// The next part of the body as it arrives, never empty; `None` is the proven end, see [`Self::end`]. A body that
@@ -151,6 +166,11 @@ impl Response {
     }
 
     fn settle(&mut self, state: State) {
+        if let Some(companion) = self.companion.take()
+            && matches!(state, State::Failed(_))
+        {
+            companion.broken();
+        }
         self.state = state;
         if let Some(mut exchange) = self.exchange.take() {
             exchange.finish();

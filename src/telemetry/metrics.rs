@@ -27,6 +27,9 @@ pub struct Metrics {
     upstream_errors: IntCounterVec,
     news_appends: IntCounterVec,
     news_reads: IntCounterVec,
+    server_up: IntGaugeVec,
+    server_ejections: IntCounterVec,
+    upstream_retries: IntCounterVec,
     config_reloads: IntCounterVec,
     config_time: IntGauge,
     config_ok: IntGauge,
@@ -100,6 +103,30 @@ impl Metrics {
                     &["agent", "outcome"],
                 )?,
             )?,
+            server_up: register(
+                &registry,
+                IntGaugeVec::new(
+                    Opts::new(
+                        "restap_upstream_server_up",
+                        "1 while a server of an upstream is asked, 0 while it is left out.",
+                    ),
+                    &["upstream", "server"],
+                )?,
+            )?,
+            server_ejections: register(
+                &registry,
+                IntCounterVec::new(
+                    Opts::new("restap_upstream_ejections_total", "Times that a server was left out for its failures."),
+                    &["upstream", "server"],
+                )?,
+            )?,
+            upstream_retries: register(
+                &registry,
+                IntCounterVec::new(
+                    Opts::new("restap_upstream_retries_total", "Requests that were sent again, as `retry` allows."),
+                    &["upstream"],
+                )?,
+            )?,
             config_reloads: register(
                 &registry,
                 IntCounterVec::new(
@@ -170,6 +197,21 @@ impl Metrics {
         self.upstream_errors.with_label_values(&[upstream, code]).inc();
     }
 
+    /// Whether a server is asked.
+    pub fn server_up(&self, upstream: &str, server: &str) -> IntGauge {
+        self.server_up.with_label_values(&[upstream, server])
+    }
+
+    /// How often a server was left out.
+    pub fn server_ejections(&self, upstream: &str, server: &str) -> IntCounter {
+        self.server_ejections.with_label_values(&[upstream, server])
+    }
+
+    /// How often requests to an upstream were repeated.
+    pub fn upstream_retries(&self, upstream: &str) -> IntCounter {
+        self.upstream_retries.with_label_values(&[upstream])
+    }
+
     /// Counts a posted item; `outcome` is `stored` or an error code.
     pub fn news_append(&self, agent: &str, outcome: &str) {
         self.news_appends.with_label_values(&[agent, outcome]).inc();
@@ -238,6 +280,9 @@ mod tests {
         metrics.news_append("a", "stored");
         metrics.news_read("a", "empty");
         metrics.config_reload("applied");
+        metrics.server_up("u", "http://127.0.0.1");
+        metrics.server_ejections("u", "http://127.0.0.1");
+        metrics.upstream_retries("u");
         let rows: String = metrics.registry.gather().iter().fold(String::new(), |rows, family| {
             let labels: Vec<&str> =
                 family.get_metric()[0].get_label().iter().map(prometheus::proto::LabelPair::name).collect();

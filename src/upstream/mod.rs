@@ -1,14 +1,18 @@
 //! The services that do the work: where they are, how they are spoken to, and how they have been doing.
 //!
-//! An [`Upstream`] has one server today. Balancing, health checks and retries belong here: [`Upstream::send`] is where
-//! a request meets its server, and the only place that needs to know of several.
+//! [`Upstream::send`] and [`Upstream::pick`] are where a request meets its server: `servers.rs` says which one is next and
+//! whether any is asked at all, `server.rs` knows how each has been doing, `budget.rs` bounds repeats.
 
-mod failures;
+mod budget;
+mod health;
+mod server;
+mod servers;
 mod service;
 pub mod settings;
 mod target;
 
-pub use service::{Kind, Timeouts, Upstream};
+pub use servers::{Affinity, Picked, Unavailable};
+pub use service::{CONNECTIONS_MAX, Kind, Seat, Timeouts, Upstream, is_failure};
 pub use settings::Settings;
 pub use target::InvalidTarget;
 
@@ -16,7 +20,10 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use tokio::runtime::Handle;
+
 use crate::net::{Client, tls};
+use crate::telemetry::Metrics;
 
 /// Every upstream of one configuration, by name.
 #[derive(Debug)]
@@ -54,6 +61,7 @@ impl Upstreams {
     pub fn new(
         settings: BTreeMap<String, Settings>,
         client: &Client,
+        metrics: Option<&Metrics>,
         before: Option<(&Self, &HashSet<PathBuf>)>,
     ) -> Result<Self, Error> {
         let kept = |name: &str, settings: &Settings| {
@@ -64,7 +72,7 @@ impl Upstreams {
             .into_iter()
             .map(|(name, settings)| match kept(&name, &settings) {
                 Some(upstream) => Ok((name, upstream)),
-                None => match Upstream::new(&settings, client) {
+                None => match Upstream::new(&settings, client, metrics) {
                     Ok(upstream) => Ok((name, Arc::new(upstream))),
                     Err(problem) => Err(Error { name, problem }),
                 },
@@ -76,6 +84,11 @@ impl Upstreams {
     /// The upstream of that name; a URL written in place of a name is one.
     pub fn get(&self, name: &str) -> Option<&Arc<Upstream>> {
         self.by_name.get(name)
+    }
+
+    /// Asks the servers of all that have a `health:` how they are, for as long as these are used.
+    pub fn watch(&self, runtime: &Handle) {
+        self.by_name.values().for_each(|upstream| upstream.watch(runtime));
     }
 
     /// All, in the order of their names.

@@ -13,6 +13,11 @@ use crate::yaml::{Fields, Node, Period, Problem, ReadableFile, Secret, Slot, Swi
 /// Headers that belong to the connection, which the gateway sets itself.
 const OWN_HEADERS: [HeaderName; 7] = [CONNECTION, CONTENT_LENGTH, HOST, TE, TRAILER, TRANSFER_ENCODING, UPGRADE];
 
+mod balancing;
+
+pub use balancing::{Balance, Health, Retry, Server, When};
+use balancing::{health, retry, servers};
+
 pub use crate::net::HttpVersion;
 pub use crate::net::tls::Settings as Tls;
 
@@ -21,8 +26,16 @@ pub use crate::net::tls::Settings as Tls;
 pub struct Settings {
     /// The key under `upstreams:`, or the URL itself where it was written in place of a name.
     pub name: String,
-    /// Where it is; the path goes in front of every request's own.
+    /// Where it is; the path goes in front of every request's own. Of several servers the first.
     pub url: Url,
+    /// All of `servers:`; empty where `url:` is written.
+    pub servers: Vec<Server>,
+    /// Which of them is next.
+    pub balance: Balance,
+    /// Whether requests are repeated; `None` is only where nothing of them was sent.
+    pub retry: Option<Retry>,
+    /// Whether servers are asked how they are.
+    pub health: Option<Health>,
     /// Set on every request, in place of the caller's; `basic:` and `bearer:` stand here as `authorization`.
     pub headers: Vec<(HeaderName, Secret)>,
     /// Added to every request's query; names and values are not yet encoded.
@@ -72,6 +85,10 @@ impl Settings {
         Self {
             name: name.to_owned(),
             url,
+            servers: Vec::new(),
+            balance: Balance::default(),
+            retry: None,
+            health: None,
             headers: Vec::new(),
             query: Vec::new(),
             api_key: None,
@@ -86,11 +103,14 @@ impl Settings {
     /// Reads the entry of this name.
     pub fn take(name: &str, slot: Slot<'_, '_>) -> Option<Self> {
         slot.section("upstream", |fields| {
-            let url = fields.required_with(
-                "url",
-                "Where the service is. Its path goes in front of every request's own.",
-                |slot| slot.parsed::<Url>("a URL such as http://127.0.0.1:9000/v1", Some("[Hh][Tt][Tt][Pp][Ss]?://.+")),
-            );
+            let doc = "Where the service is. Its path goes in front of every request's own.";
+            let url = fields.with("url", doc, url);
+            let servers = fields.with("servers", "Several servers of the service, in place of `url`.", servers);
+            let doc = "Which server is next: in turn, whoever has the fewest requests, or one a session.";
+            let balance = fields.word("balance", &Balance::WORDS, Balance::default(), doc);
+            let doc = "When a request is sent again; by default only where nothing of it was sent.";
+            let retry = fields.with("retry", doc, retry);
+            let health = fields.with("health", "A path that says whether a server is well.", health);
             let headers = fields.with("headers", "Headers to set on every request.", headers);
             let query = fields.with("query", "Parameters to add to every request's query.", query);
             let authorization = authorization(fields);
@@ -104,7 +124,12 @@ impl Settings {
                 fields.word("cookies", &Cookies::WORDS, Cookies::Drop, "Whether `Set-Cookie` reaches the caller.");
             let shared = fields.or("shared", false, "Whether agents of other files may name it.");
 
-            let mut settings = Self::at(name, url?);
+            let url = one_place(fields, url, servers.as_deref())?;
+            let mut settings = Self::at(name, url);
+            settings.servers = servers.unwrap_or_default();
+            settings.balance = balance;
+            settings.retry = retry;
+            settings.health = health;
             if let Some(node) = fields.get("tls").filter(|_| !settings.url.origin.tls) {
                 let help = "write https:// in the URL, or leave `tls` out";
                 fields.problem(Problem::error(node, "`tls` does nothing here: the URL is http://").at_key().help(help));
@@ -121,6 +146,30 @@ impl Settings {
             Some(settings)
         })
     }
+}
+
+fn url(slot: Slot<'_, '_>) -> Option<Url> {
+    slot.parsed::<Url>("a URL such as http://127.0.0.1:9000/v1", Some("[Hh][Tt][Tt][Pp][Ss]?://.+"))
+}
+
+/// `url`, or the first of `servers`: exactly one of the two says where the service is.
+fn one_place(fields: &Fields<'_, '_>, url: Option<Url>, servers: Option<&[Server]>) -> Option<Url> {
+    match (fields.get("url"), fields.get("servers")) {
+        (None, None) => {
+            let problem = Problem::error(fields.node()?, "neither `url` nor `servers` says where the service is");
+            fields.problem(problem.help("add `url`, such as url: http://127.0.0.1:9000"));
+        }
+        (Some(_), Some(servers)) => {
+            let problem = Problem::error(servers, "`url` already says where the service is").at_key();
+            fields.problem(problem.help("keep one of `url` and `servers`"));
+        }
+        _ => {}
+    }
+    if let Some(node) = fields.get("balance").filter(|_| servers.is_none_or(|servers| servers.len() < 2)) {
+        let problem = Problem::error(node, "`balance` does nothing here: there is one server").at_key();
+        fields.problem(problem.help("write `servers`, or leave it out"));
+    }
+    url.or_else(|| servers?.first().map(|first| first.url.clone()))
 }
 
 /// `basic:` or `bearer:`, as the value of `Authorization`.

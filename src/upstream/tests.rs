@@ -1,10 +1,11 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::*;
 use crate::net::stand_in::{StandIn, client, get};
-use crate::net::{ConnectError, Error as Failed};
+use crate::net::{Error as Failed, Request};
 use crate::yaml::Secret;
 
 fn settings(url: &str) -> Settings {
@@ -12,6 +13,10 @@ fn settings(url: &str) -> Settings {
         shared: false,
         name: "api".into(),
         url: url.parse().unwrap(),
+        servers: Vec::new(),
+        balance: settings::Balance::RoundRobin,
+        retry: None,
+        health: None,
         headers: Vec::new(),
         query: Vec::new(),
         api_key: None,
@@ -24,7 +29,7 @@ fn settings(url: &str) -> Settings {
 
 fn upstream(settings: Settings) -> Result<Arc<Upstream>, Error> {
     let name = settings.name.clone();
-    let upstreams = Upstreams::new(BTreeMap::from([(name.clone(), settings)]), &client(), None)?;
+    let upstreams = Upstreams::new(BTreeMap::from([(name.clone(), settings)]), &client(), None, None)?;
     Ok(Arc::clone(upstreams.get(&name).unwrap()))
 }
 
@@ -61,7 +66,7 @@ fn each_kind_of_use_has_its_patience_and_what_is_set_holds_for_both() {
 #[tokio::test]
 async fn pingoras_proxy_is_given_every_timer() {
     let upstream = upstream(settings("http://127.0.0.1:81")).unwrap();
-    let peer = upstream.peer().http_peer().await.unwrap();
+    let peer = upstream.pick(None, &[]).unwrap().peer().http_peer().await.unwrap();
     assert_eq!(peer._address.to_string(), "127.0.0.1:81");
     let options = &peer.options;
     assert_eq!(options.total_connection_timeout, Some(Duration::from_secs(5)));
@@ -105,22 +110,72 @@ fn a_certificate_that_can_not_be_read_names_the_upstream_and_the_file() {
     assert!(error.starts_with("upstream `api`: /nowhere/ca.pem can't be read: "), "{error}");
 }
 
-#[tokio::test]
-async fn failures_in_a_row_are_counted_until_a_success() {
-    let service = StandIn::start().await;
-    let upstream = upstream(settings(&service.url())).unwrap();
-    for (status, expected) in [("500 Oops", 1), ("503 Later", 2), ("404 Not Found", 0), ("502 Bad", 1)] {
-        let (_, ()) = tokio::join!(upstream.send(get("/")), async {
+/// Answers so many requests with this status, and tells how many came.
+fn answering(service: StandIn, status: &'static str) -> Arc<AtomicUsize> {
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = count.clone();
+    tokio::spawn(async move {
+        loop {
             let mut caller = service.accept().await;
             caller.request().await;
+            counted.fetch_add(1, Ordering::Relaxed);
             caller.send(format!("HTTP/1.1 {status}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")).await;
-        });
-        assert_eq!(upstream.failures_in_a_row(), expected, "{status}");
+        }
+    });
+    count
+}
+
+fn served_by(urls: &[String]) -> Settings {
+    let servers = urls.iter().map(|url| settings::Server { url: url.parse().unwrap(), weight: 1 }).collect();
+    Settings { servers, ..settings(&urls[0]) }
+}
+
+#[tokio::test]
+async fn a_server_that_can_not_be_reached_is_none_of_the_callers_business() {
+    let (well, gone) = (StandIn::start().await, StandIn::start().await);
+    let urls = [gone.url(), well.url()];
+    drop(gone);
+    let asked = answering(well, "200 OK");
+    let upstream = upstream(served_by(&urls)).unwrap();
+    for _ in 0..20 {
+        assert_eq!(upstream.send(get("/")).await.unwrap().status, 200);
     }
-    drop(service);
+    assert_eq!(asked.load(Ordering::Relaxed), 20);
+}
+
+#[tokio::test]
+async fn what_is_safe_is_sent_again_within_its_budget() {
+    let bad = StandIn::start().await;
+    let url = bad.url();
+    let asked = answering(bad, "503 Later");
+    let when = [settings::When::Status(503)];
+    let once = upstream(settings(&url)).unwrap();
+    assert_eq!(once.send(get("/")).await.unwrap().status, 503);
+    assert_eq!(asked.swap(0, Ordering::Relaxed), 1);
+    let twice =
+        upstream(Settings { retry: Some(settings::Retry { attempts: 2, when: when.to_vec() }), ..settings(&url) })
+            .unwrap();
+    assert_eq!(twice.send(get("/")).await.unwrap().status, 503);
+    assert_eq!(asked.swap(0, Ordering::Relaxed), 2);
+    let post = Request { method: http::Method::POST, ..get("/") };
+    assert_eq!(twice.send(post).await.unwrap().status, 503);
+    assert_eq!(asked.swap(0, Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn an_upstream_that_does_nothing_but_fail_is_left_alone_and_tried_again() {
+    let gone = StandIn::start().await;
+    let url = gone.url();
+    drop(gone);
+    let upstream = upstream(settings(&url)).unwrap();
+    for _ in 0..20 {
+        assert!(matches!(upstream.send(get("/")).await, Err(Failed::Connect { .. })));
+    }
     let refused = upstream.send(get("/")).await.err().unwrap();
-    assert!(matches!(refused, Failed::Connect { cause: ConnectError::Refused, .. }));
-    assert_eq!(upstream.failures_in_a_row(), 2);
+    assert!(
+        matches!(refused, Failed::Unavailable { retry_after } if retry_after <= Duration::from_secs(1)),
+        "{refused}"
+    );
 }
 
 #[test]

@@ -17,6 +17,7 @@
 
 mod abandoned;
 mod access;
+mod balancing;
 mod capability;
 mod chain;
 mod command_line;

@@ -26,8 +26,8 @@ use crate::gateway::live::Agent;
 use crate::gateway::respond::{self, Failed};
 use crate::gateway::{Gateway, body};
 use crate::net;
-use crate::restap::{ErrorCode, HopCount};
-use crate::upstream::{Kind, Timeouts, Upstream};
+use crate::restap::{ErrorCode, HopCount, SESSION_HEADER};
+use crate::upstream::{Affinity, Kind, Picked, Seat, Timeouts, Upstream};
 
 /// A capability and the service that it asks.
 #[derive(Debug)]
@@ -67,8 +67,11 @@ pub(in crate::gateway) struct ProxiedCall {
     pub received: u64,
     /// What went wrong, as the caller is told.
     pub failure: Option<Refusal>,
-    /// Connections that were tried.
-    pub attempts: usize,
+    /// What ties it to a server.
+    pub affinity: Option<Affinity>,
+    /// The server that it is at, and those that it was at.
+    pub picked: Option<Picked>,
+    pub tried: Vec<usize>,
 }
 
 impl Call {
@@ -78,7 +81,8 @@ impl Call {
         let one_timer = total.is_none() && timeouts.first_byte == timeouts.idle;
         // Without chunks a body that passes could not be delimited.
         let speaks_1_1 = upstream.http != net::HttpVersion::Http10;
-        let way = if capability.body() == Body::Passing && one_timer && speaks_1_1 { Way::Passed } else { Way::Served };
+        let passes = one_timer && speaks_1_1 && !upstream.repeats(&capability.settings().route.method);
+        let way = if capability.body() == Body::Passing && passes { Way::Passed } else { Way::Served };
         Self { name: capability.id().into(), capability, service, upstream, timeouts, total, way }
     }
 
@@ -162,12 +166,25 @@ pub(in crate::gateway) async fn answer(
         interim: 0,
         received: 0,
         failure: None,
-        attempts: 0,
+        affinity: affinity(call, ctx, session),
+        picked: None,
+        tried: Vec::new(),
     };
     match whole {
         None => Ok(Some(proxied)),
         // Boxed, so that requests that are not served this way do not carry its size.
         Some(body) => Box::pin(serve(gateway, session, ctx, (agent, proxied, body))).await.map(|()| None),
+    }
+}
+
+/// What ties a call to one of several servers: its session, else its caller's address.
+fn affinity(call: &Call, ctx: &RequestCtx, session: &Session) -> Option<Affinity> {
+    if !call.upstream.is_balanced() {
+        return None;
+    }
+    match session.req_header().headers.get(SESSION_HEADER) {
+        Some(id) => Some(Affinity::of(id.as_bytes())),
+        None => ctx.client.map(|address| Affinity::of(address.to_string().as_bytes())),
     }
 }
 
@@ -247,7 +264,8 @@ async fn serve(
         coding: net::Coding::AsSent,
         timeouts: call.timeouts.into(),
     };
-    let sending = within(deadline, call.upstream.send(request));
+    let seat = Seat::default();
+    let sending = within(deadline, call.upstream.send_from(request, proxied.affinity, &seat));
     let mut response = tokio::select! {
         biased;
         response = sending => response.map_err(|error| failed(gateway, &call, &error))?,

@@ -1,7 +1,7 @@
 //! `Conversing`: a talk under way, between its upstream, its turn and whoever waits for it.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE};
@@ -23,7 +23,7 @@ use crate::restap::{self, Delivery, ErrorCode, hop_count};
 use crate::talk::failure::Again;
 use crate::talk::turn::{Carries, Timers};
 use crate::talk::{Ending, Exchange, Failure, Opening, Prompt, Rendered, Step, Turn, history};
-use crate::upstream::{Kind, Upstream};
+use crate::upstream::{Affinity, Kind, Seat, Upstream};
 
 /// Bytes of ready chunks that leave together.
 const COALESCE_BYTES: usize = 16 << 10;
@@ -46,6 +46,8 @@ pub(super) struct Conversing {
     pub news: Option<String>,
     /// The idempotency key that the answer is kept under.
     pub once: Option<First>,
+    /// The server that answers.
+    pub seat: Arc<Seat>,
 }
 
 /// How a talk ended.
@@ -262,7 +264,11 @@ impl Conversing {
     /// Asks the upstream. The request is rendered anew for each attempt.
     fn send<'u>(&self, upstream: &'u Arc<Upstream>, turn: &Turn, history: &[Exchange]) -> Wire<'u> {
         match self.request(upstream, turn, history) {
-            Ok(request) => Wire::Sending(Box::pin(upstream.send(request))),
+            Ok(request) => {
+                let key = self.thread.as_ref().map(|thread| thread.upstream_key(&self.gateway.store).to_string());
+                let (affinity, seat) = (key.map(|key| Affinity::of(key.as_bytes())), self.seat.clone());
+                Wire::Sending(Box::pin(async move { upstream.send_from(request, affinity, &seat).await }))
+            }
             Err(problem) => {
                 warn!(agent = %self.agent.key, "talk: the request can't be rendered: {problem}");
                 Wire::Sending(Box::pin(async { Err(net::Error::Protocol("the request can't be rendered")) }))
@@ -340,7 +346,9 @@ impl Conversing {
         let outcome = turn.outcome();
         if let (Some(failure), Some(upstream)) = (&outcome.failure, &self.talk.upstream) {
             self.gateway.metrics.upstream_error(&upstream.name, failure.code.as_str());
-            upstream.record(false);
+            if failure.code == ErrorCode::UpstreamTimeout {
+                upstream.blame(&self.seat);
+            }
         }
         if let Some(reply) = &outcome.reply {
             let once = self.once.take();
@@ -372,9 +380,9 @@ impl Conversing {
 /// A failure before the upstream's head, as a turn knows it.
 fn failure(error: &net::Error) -> Failure {
     let refusal = Refusal::from(error);
-    Failure::new(refusal.code, refusal.message)
+    Failure { retry_after: refusal.retry_after.map(Duration::from_secs), ..Failure::new(refusal.code, refusal.message) }
 }
 
 fn far_away() -> tokio::time::Instant {
-    tokio::time::Instant::now() + std::time::Duration::from_hours(24)
+    tokio::time::Instant::now() + Duration::from_hours(24)
 }

@@ -137,6 +137,7 @@ pub(super) async fn begin(
         who: asked.who,
         news: None,
         once: None,
+        seat: Arc::default(),
     };
     let begun = Begun { query, conversing, held, counted };
     match later.wait {

@@ -104,6 +104,7 @@ pub(in crate::gateway) async fn answer(
         who: asked.who,
         news: None,
         once,
+        seat: Arc::default(),
     };
     conversing.read_news().await;
     let Replied { ending, failure } = conversing.run(&mut caller, delivery).await?;
