@@ -19,6 +19,7 @@ pub mod yaml;
 // 2: the rooms. Each owns its settings and its errors; none knows another.
 pub mod capability;
 pub mod catalog;
+pub mod egress;
 pub mod identity;
 pub mod store;
 pub mod talk;

@@ -24,6 +24,7 @@ const ROOMS: &[(&str, u8, Nature)] = &[
     ("telemetry", 1, Nature::Plain),
     ("capability", 2, Nature::Pure),
     ("catalog", 2, Nature::Pure),
+    ("egress", 2, Nature::Plain),
     ("talk", 2, Nature::Pure),
     ("identity", 2, Nature::Plain),
     ("store", 2, Nature::Plain),

@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use http::header::{ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HOST, ORIGIN, WWW_AUTHENTICATE};
-use http::{HeaderMap, HeaderName, Method, StatusCode};
+use http::header::{ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, WWW_AUTHENTICATE};
+use http::{HeaderMap, Method, StatusCode};
 use pingora::apps::{HttpPersistentSettings, HttpServerApp, ReusedHttpStream};
 use pingora::http::ResponseHeader;
 use pingora::protocols::http::ServerSession;
 use pingora::server::ShutdownWatch;
 use serde_json::{Value, json};
 
-use crate::front::Listen;
+use crate::front::{Listen, is_foreign};
 use crate::restap::ErrorCode;
 use crate::telemetry::{Health, Metrics, Phase};
 use crate::yaml::Secret;
@@ -144,21 +144,6 @@ fn refuse(code: ErrorCode, message: &str) -> Answer {
     json_answer(code.status(), &json!({"error": code, "message": message}))
 }
 
-/// Whether a browser asks for a page of another site, or by a name that was rebound to this machine.
-fn is_foreign(headers: &HeaderMap) -> bool {
-    let text = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
-    let host = text(&HOST).unwrap_or_default();
-    let site = headers.get("sec-fetch-site").and_then(|value| value.to_str().ok());
-    let own = |authority: &str| is_own_name(crate::front::host_of(authority));
-    !(host.is_empty() || own(host))
-        || text(&ORIGIN).is_some_and(|origin| !origin.split_once("://").is_some_and(|(_, authority)| own(authority)))
-        || site.is_some_and(|site| !matches!(site, "same-origin" | "none"))
-}
-
-fn is_own_name(host: &str) -> bool {
-    host.eq_ignore_ascii_case("localhost") || host.parse::<std::net::IpAddr>().is_ok()
-}
-
 #[async_trait]
 impl HttpServerApp for Admin {
     async fn process_new_http(
@@ -200,6 +185,8 @@ impl HttpServerApp for Admin {
 
 #[cfg(test)]
 mod tests {
+    use http::HeaderName;
+
     use super::*;
 
     #[derive(Default)]

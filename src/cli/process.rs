@@ -21,7 +21,8 @@ const ADMIN_CONNECTIONS: usize = 64;
 /// Opens everything, then serves; `serving` is called with the base URL once requests are answered.
 pub(super) fn run(config: Config, origin: Origin, serving: impl FnOnce(&str)) -> Result<(), Fault> {
     let admin = listener(&config)?;
-    let process = Process::open(config, origin).map_err(Fault::new)?;
+    let operators = admin.as_ref().and_then(|(listener, _)| listener.address());
+    let process = Process::open(config, origin, operators).map_err(Fault::new)?;
     let operator = Arc::new(Running { store: process.store_problem(), reload: process.reload() });
     // Operators are answered until the very end: that the process drains is what they want to know.
     let ended = watch::Sender::new(false);

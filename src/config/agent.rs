@@ -6,7 +6,7 @@ use super::settings::Agent;
 use crate::capability::settings::Report;
 use crate::restap::catalog::Card;
 use crate::yaml::{Fields, Mismatch, Node, Problem, Scalar, Slot, Switch};
-use crate::{capability, identity, store, talk};
+use crate::{capability, egress, identity, store, talk};
 
 /// The key of the one agent at the origin.
 pub(super) const SINGLE: &str = "agent";
@@ -54,6 +54,10 @@ impl<'d> Draft<'d> {
             let access =
                 fields.with("access", "Who may do what; without it everything is open.", identity::Settings::take);
 
+            let rest = fields.with("rest", "The tool with which the agent calls web APIs and other agents.", |slot| {
+                egress::Settings::take(slot)
+            });
+
             let node = fields.node()?;
             if let Some(node) = node.get("talk").and_then(|talk| talk.get("news")).filter(|_| news == Some(Switch::Off))
             {
@@ -88,6 +92,7 @@ impl<'d> Draft<'d> {
                 capabilities,
                 packages: packages.unwrap_or_default(),
                 protocols: protocols.unwrap_or_default(),
+                rest,
                 cors,
                 access,
             };

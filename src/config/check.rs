@@ -5,6 +5,7 @@ mod addresses;
 mod endpoints;
 mod published;
 pub(super) mod reload;
+mod rest;
 mod talk;
 
 use super::agent::Draft;
@@ -30,6 +31,7 @@ pub(super) fn check<'d>(
     }
     access::check(server, agents, report);
     published::check(agents, report);
+    rest::check(server, agents, report);
 }
 
 /// Replaces what the operator calls an upstream by its key.

@@ -10,7 +10,8 @@ pub fn changes(before: &Config, after: &Config) -> Vec<String> {
     let mut lines = Vec::new();
     let mut keys = Keys::default();
     // Named one by one, so that a key that is added is asked for here.
-    let Config { listen, public_url, admin, store, limits, trusted_proxies, log, upstreams, agents } = before;
+    let Config { listen, public_url, admin, store, limits, trusted_proxies, log, upstreams, agents, credentials: _ } =
+        before;
     keys.compare("listen", listen, &after.listen);
     keys.compare("public_url", public_url, &after.public_url);
     keys.compare("admin", admin, &after.admin);
@@ -98,8 +99,21 @@ fn upstream(before: &upstream::Settings, after: &upstream::Settings) -> Vec<Stri
 
 fn agent(before: &Agent, after: &Agent) -> Vec<String> {
     let mut keys = Keys::default();
-    let Agent { key, base_path, host, card, version, talk, news, capabilities, packages, protocols, cors, access } =
-        before;
+    let Agent {
+        key,
+        base_path,
+        host,
+        card,
+        version,
+        talk,
+        news,
+        capabilities,
+        packages,
+        protocols,
+        rest,
+        cors,
+        access,
+    } = before;
     keys.compare("key", key, &after.key);
     keys.compare("base_path", base_path, &after.base_path);
     keys.compare("host", host, &after.host);
@@ -111,6 +125,7 @@ fn agent(before: &Agent, after: &Agent) -> Vec<String> {
     keys.compare("news", news, &after.news);
     keys.compare("packages", packages, &after.packages);
     keys.compare("protocols", protocols, &after.protocols);
+    keys.compare("rest", rest, &after.rest);
     keys.compare("cors", cors, &after.cors);
     keys.compare("access", access, &after.access);
     let (old, new) = (by(capabilities, |one| &one.id), by(&after.capabilities, |one| &one.id));

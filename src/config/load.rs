@@ -144,7 +144,7 @@ fn assemble<'d>(
     let mut upstreams = Upstreams::new(upstreams, incomplete, report);
     check::check(&server, &mut agents, &mut upstreams, report);
     if let Some(running) = against.running {
-        check::reload::check(&server, running, main.root(), report);
+        check::reload::check(&server, &agents, running, main.root(), report);
     }
     let Server { listen, public_url, admin, store, limits, trusted_proxies, log } = server;
     Some(Config {
@@ -157,6 +157,7 @@ fn assemble<'d>(
         log,
         upstreams: upstreams.finish(report),
         agents: agents.into_iter().map(|draft| draft.agent).collect(),
+        credentials: report.secrets().into_iter().map(|secret| (secret.node.path(), secret.value)).collect(),
     })
 }
 

@@ -9,7 +9,7 @@ use super::Cidr;
 use crate::front::Listen;
 use crate::restap::catalog::Card;
 use crate::yaml::Secret;
-use crate::{capability, identity, store, talk, telemetry, upstream};
+use crate::{capability, egress, identity, store, talk, telemetry, upstream};
 
 /// The whole of gateway.yaml, its includes among it.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,6 +32,21 @@ pub struct Config {
     pub upstreams: BTreeMap<String, upstream::Settings>,
     /// In the order of the file. One with the base `""` and no host is at the origin.
     pub agents: Vec<Agent>,
+    /// Every credential of the file, by the path of its key.
+    pub credentials: Vec<(String, Secret)>,
+}
+
+impl Config {
+    /// Where agents call the outbound tool, each once.
+    pub fn rest_listeners(&self) -> Vec<&Listen> {
+        let mut all: Vec<&Listen> = Vec::new();
+        for listen in self.agents.iter().filter_map(|agent| Some(&agent.rest.as_ref()?.listen)) {
+            if !all.contains(&listen) {
+                all.push(listen);
+            }
+        }
+        all
+    }
 }
 
 /// `admin:`.
@@ -101,6 +116,8 @@ pub struct Agent {
     pub packages: Vec<Map<String, Value>>,
     /// As written.
     pub protocols: Map<String, Value>,
+    /// The outbound tool of the agent itself.
+    pub rest: Option<egress::Settings>,
     /// `cors.origins`; `None` is the default of the listener.
     pub cors: Option<Vec<String>>,
     /// `access:`; `None` where it is not written, and then everybody may do everything.

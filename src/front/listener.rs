@@ -76,6 +76,14 @@ impl Listener {
         }
     }
 
+    /// Where it is on TCP.
+    pub fn address(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Tcp(_, address) => Some(*address),
+            Self::Unix(..) => None,
+        }
+    }
+
     /// Closes this handle; what is left of a unix socket is its file.
     pub fn into_file(self) -> Option<SocketFile> {
         match self {

@@ -9,6 +9,6 @@ mod listener;
 pub mod settings;
 
 pub use connection::{HeaderTimeout, Server};
-pub use host::host_of;
+pub use host::{host_of, is_foreign, is_own_name};
 pub use listener::{BindError, Door, Listener, SocketFile};
 pub use settings::Listen;

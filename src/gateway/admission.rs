@@ -10,6 +10,7 @@ use pingora::protocols::l4::socket::SocketAddr;
 use pingora::proxy::Session;
 use uuid::Uuid;
 
+use super::agent_side;
 use super::ctx::{REQUEST_ID, RequestCtx};
 use super::error::Refusal;
 use super::fields;
@@ -33,6 +34,8 @@ pub(super) enum Route {
     Directory,
     /// `/.well-known/api-catalog`.
     ApiCatalog,
+    /// The outbound tool, on the agent's own listener.
+    Tool(Arc<Agent>),
     /// `OPTIONS`: the methods of the path.
     Options(String),
 }
@@ -48,6 +51,9 @@ pub(super) fn admit(session: &Session, ctx: &mut RequestCtx) -> Result<Route, Re
     // HTTP/1 heads are held to this on their bytes; HTTP/2 may have sent it twice.
     fields::single(&request.headers, &CONTENT_LENGTH)?;
     refuse_upgrade(request.version, &request.headers)?;
+    if let Some(listen) = ctx.agent_side.clone() {
+        return agent_side::admit(session, ctx, &listen);
+    }
     let host = router::host(&request.headers, &request.uri);
     if !live.serves_host(&host) {
         let message = "this gateway does not serve that Host; ask for the one that the agent is advertised by";
@@ -166,7 +172,7 @@ fn cors(route: &Route, agent: Option<&Agent>, origin: Option<&HeaderValue>, loop
     let public = match route {
         Route::Fixed(_, fixed, _) => fixed.is_public(),
         Route::Directory | Route::ApiCatalog => true,
-        Route::Capability(..) | Route::Options(_) => false,
+        Route::Capability(..) | Route::Tool(_) | Route::Options(_) => false,
     };
     match agent.and_then(|agent| agent.cors.as_ref()) {
         _ if public => Some(ANY),

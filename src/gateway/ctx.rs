@@ -16,6 +16,7 @@ use super::handler::capability::ProxiedCall;
 use super::job::Job;
 use super::live::{Agent, Live};
 use super::who::{Place, Used, Who};
+use crate::front::Listen;
 use crate::restap::ErrorCode;
 use crate::telemetry::Metrics;
 
@@ -37,6 +38,8 @@ pub(super) struct RequestCtx {
     pub agent: Option<Arc<Agent>>,
     /// The route's name for logs and metrics: a fixed word or a capability's id.
     pub route: Arc<str>,
+    /// The agent's own listener that the request came in at; `None` where callers are served.
+    pub agent_side: Option<Arc<Listen>>,
     /// The address at the other end; `None` on a unix socket.
     pub peer: Option<IpAddr>,
     /// Whether the peer is a proxy of ours, which is believed.
@@ -87,6 +90,7 @@ impl RequestCtx {
             live,
             agent: None,
             route: Arc::clone(&UNROUTED),
+            agent_side: None,
             peer: None,
             from_trusted_proxy: false,
             client: None,

@@ -10,18 +10,21 @@ use http::HeaderValue;
 use serde_json::{Map, Value};
 use tokio::runtime::Handle;
 
+use super::agent_side::Tokens;
 use super::handler::capability::Call;
 use super::handler::talk::later::Queries;
 use super::job::Reports;
 use super::router::Agents;
+use super::tools::Tools;
 use super::views::{View, Views};
 use super::who::{Guard, Who};
 use crate::capability::{Capability, CookiePolicy, Service, Table};
 use crate::catalog::{self, Document, Facts};
 use crate::config::Cidr;
 use crate::config::settings::{self, Config, Limits};
+use crate::egress::Tool;
 use crate::identity::Access;
-use crate::net::Client;
+use crate::net::{Client, tls};
 use crate::store::settings::NewsSessions;
 use crate::store::{AgentId, Keys, NewsSettings};
 use crate::talk::Dialect;
@@ -35,6 +38,8 @@ use crate::upstream::{self, Upstream, Upstreams};
 pub(super) struct Live {
     pub agents: Vec<Arc<Agent>>,
     pub routes: Agents,
+    /// Which agent calls its tool.
+    pub tokens: Tokens,
     pub limits: Limits,
     pub log: telemetry::Settings,
     pub directory: Directory,
@@ -77,6 +82,8 @@ pub(super) struct Agent {
     pub queries: Arc<Queries>,
     /// Reports of calls that are being appended.
     pub reports: Arc<Reports>,
+    /// `rest_request`.
+    pub tool: Option<Tool>,
 }
 
 impl Agent {
@@ -117,6 +124,17 @@ pub enum AssembleError {
         /// What is wrong.
         problem: String,
     },
+    /// The authorities of an agent's outbound tool.
+    #[error("agent `{agent}`: rest: {problem}")]
+    Rest {
+        /// The agent's key.
+        agent: String,
+        /// What is wrong.
+        problem: tls::Error,
+    },
+    /// More credentials than can be searched for.
+    #[error("the credentials of the file and of the environment can't be searched for: {0}")]
+    Credentials(String),
     /// A dialect.
     #[error("agent `{agent}`: the dialect can't be used: {problem}")]
     Dialect {
@@ -148,16 +166,24 @@ impl Live {
         let kept = before.map(|(live, changed)| (&live.upstreams, changed));
         let upstreams = Upstreams::new(config.upstreams.clone(), client, Some(metrics), kept)?;
         let services = services(config)?;
+        let tools = Tools::new(config, client)?;
         let known: HashMap<&str, &Arc<Agent>> =
             before.iter().flat_map(|(live, _)| &live.agents).map(|agent| (&*agent.key, agent)).collect();
         let mut agents = Vec::with_capacity(config.agents.len());
         for settings in &config.agents {
             let before = known.get(settings.key.as_str()).map(|agent| &***agent);
-            let parts = Parts { config, upstreams: &upstreams, services: &services };
+            let parts = Parts { config, upstreams: &upstreams, services: &services, tools: Some(&tools) };
             agents.push(Arc::new(parts.agent(settings, keys.agent(&settings.key), before)?));
+        }
+        let mut tokens = Tokens::default();
+        for (settings, agent) in config.agents.iter().zip(&agents) {
+            if let Some(rest) = &settings.rest {
+                tokens.add(&rest.listen, &rest.token, agent);
+            }
         }
         Ok(Self {
             routes: Agents::new(&agents),
+            tokens,
             directory: directory(config),
             agents,
             upstreams,
@@ -194,6 +220,8 @@ struct Parts<'a> {
     config: &'a Config,
     upstreams: &'a Upstreams,
     services: &'a BTreeMap<&'a str, Arc<Service>>,
+    /// `None` where nobody will call any.
+    tools: Option<&'a Tools<'a>>,
 }
 
 impl Parts<'_> {
@@ -238,6 +266,7 @@ impl Parts<'_> {
             waiters: before.map_or_else(Arc::default, |before| before.waiters.clone()),
             queries,
             reports: before.map_or_else(Arc::default, |before| before.reports.clone()),
+            tool: self.tools.map_or(Ok(None), |tools| tools.tool(settings, &[]))?,
         })
     }
 
@@ -358,7 +387,7 @@ fn directory(config: &Config) -> Directory {
 }
 
 /// Where an agent is: absolute where a public URL or a host is known.
-fn base_url(config: &Config, agent: &settings::Agent) -> String {
+pub(super) fn base_url(config: &Config, agent: &settings::Agent) -> String {
     match (&agent.host, &config.public_url) {
         (Some(host), _) => format!("https://{host}{}", agent.base_path),
         (None, Some(url)) => format!("{url}{}", agent.base_path),
@@ -376,7 +405,7 @@ pub fn catalog(config: &Config, agent: &settings::Agent) -> Result<String, Assem
     let client = Client::new(crate::net::Roots::none());
     let upstreams = Upstreams::new(config.upstreams.clone(), &client, None, None)?;
     let services = services(config)?;
-    let parts = Parts { config, upstreams: &upstreams, services: &services };
+    let parts = Parts { config, upstreams: &upstreams, services: &services, tools: None };
     let agent = parts.agent(agent, AgentId::default(), None)?;
     Ok(String::from_utf8_lossy(agent.views.whole().published.catalog.body()).into_owned())
 }

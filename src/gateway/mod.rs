@@ -2,6 +2,7 @@
 
 mod access_log;
 mod admission;
+mod agent_side;
 mod body;
 mod ctx;
 mod drain;
@@ -19,6 +20,7 @@ mod reload;
 mod respond;
 mod router;
 mod thread;
+mod tools;
 mod views;
 mod who;
 

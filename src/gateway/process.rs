@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -21,7 +22,7 @@ use super::live::{AssembleError, Live};
 use super::proxy::Proxy;
 use super::reload::{self, Origin, Reload};
 use crate::config::Config;
-use crate::front::{BindError, Door, HeaderTimeout, Listener, Server, SocketFile};
+use crate::front::{BindError, Door, HeaderTimeout, Listen, Listener, Server, SocketFile};
 use crate::net::{Client, Roots, tls};
 use crate::store::{self, Store, SystemClock};
 use crate::telemetry::{AccessLog, Health, Metrics, Phase, logs};
@@ -60,23 +61,33 @@ pub enum StartError {
 pub struct Process {
     gateway: Arc<Gateway>,
     listeners: Vec<Listener>,
+    /// The agents' own, each with what its listener is called in the file.
+    agent_listeners: Vec<(Listener, Arc<Listen>)>,
     control: Runtime,
-    proxy: Arc<HttpProxy<Proxy>>,
+    conf: Arc<ServerConf>,
     reload: Reload,
     header_timeout: HeaderTimeout,
 }
 
 impl Process {
     /// Opens listeners, the store and everything else. Nothing is answered before [`Process::run`].
-    pub fn open(config: Config, origin: Origin) -> Result<Self, StartError> {
+    /// `others` is where the process listens besides.
+    pub fn open(config: Config, origin: Origin, others: Option<SocketAddr>) -> Result<Self, StartError> {
         logs::start(config.log);
         let listeners = config.listen.iter().map(Listener::bind).collect::<Result<Vec<_>, _>>()?;
+        let agent_listeners = config
+            .rest_listeners()
+            .into_iter()
+            .map(|listen| Ok((Listener::bind(listen)?, Arc::new(listen.clone()))))
+            .collect::<Result<Vec<_>, BindError>>()?;
         let control = Builder::new_current_thread().enable_all().build()?;
         let store = store::open(&config.store, &reload::news_of(&config), Arc::new(SystemClock))?;
-        let roots =
-            if upstream::need_system_roots(config.upstreams.values()) { Roots::system()? } else { Roots::none() };
+        let need_system = upstream::need_system_roots(config.upstreams.values()) || tools_need_system_roots(&config);
+        let roots = if need_system { Roots::system()? } else { Roots::none() };
         let conf = ServerConf { ca_file: Some(roots.file().to_owned()), threads: workers(), ..ServerConf::default() };
         let client = Client::new(roots);
+        let all = listeners.iter().chain(agent_listeners.iter().map(|(listener, _)| listener));
+        client.listens_at(all.filter_map(Listener::address).chain(others).collect());
         let metrics = Metrics::new()?;
         let live = Live::assemble(&config, (&client, &metrics), store.keys(), None)?;
         live.watch(control.handle());
@@ -89,13 +100,9 @@ impl Process {
             queues: Arc::default(),
             access: AccessLog::start(),
         });
-        let mut proxy = http_proxy(&Arc::new(conf), Proxy(gateway.clone()));
-        let mut options = HttpServerOptions::default();
-        options.h2_idle_timeout = Some(H2_IDLE);
-        proxy.server_options = Some(options);
         let header_timeout = HeaderTimeout::new(config.limits.header_timeout);
         let reload = Reload::new(gateway.clone(), client, config, origin, header_timeout.clone());
-        Ok(Self { gateway, listeners, control, proxy: Arc::new(proxy), reload, header_timeout })
+        Ok(Self { gateway, listeners, agent_listeners, control, conf: Arc::new(conf), reload, header_timeout })
     }
 
     /// Where the first listener is, as a caller would type it.
@@ -141,18 +148,28 @@ impl Process {
         let finished = watch::Sender::new(false);
         let door = Door {
             server: Server {
-                app: self.proxy.clone(),
+                app: proxy(&self.conf, &self.gateway, None),
                 shutdown: self.gateway.drain.stopping(),
                 header_timeout: self.header_timeout,
             },
             connections: Arc::new(Semaphore::new(self.gateway.live.load().limits.connections)),
             open: self.gateway.metrics.connections.clone(),
         };
+        let callers = self.listeners.iter().map(|listener| (listener, door.clone()));
+        let agents = self.agent_listeners.iter().map(|(listener, listen)| {
+            info!("rest_request is served on {}", listener.url());
+            let app = proxy(&self.conf, &self.gateway, Some(listen.clone()));
+            (listener, Door { server: Server { app, ..door.server.clone() }, ..door.clone() })
+        });
+        let served: Vec<_> = callers.chain(agents).collect();
         let threads = (0..workers())
-            .map(|number| worker(number, &self.listeners, &door, finished.subscribe()))
+            .map(|number| worker(number, &served, finished.subscribe()))
             .collect::<io::Result<Vec<_>>>()?;
         // The workers have handles of their own: once those are closed nobody waits in the kernel for a process that stops.
-        let files: Vec<SocketFile> = self.listeners.into_iter().filter_map(Listener::into_file).collect();
+        drop(served);
+        let listeners =
+            self.listeners.into_iter().chain(self.agent_listeners.into_iter().map(|(listener, _)| listener));
+        let files: Vec<SocketFile> = listeners.filter_map(Listener::into_file).collect();
         let gateway = self.gateway.clone();
         self.control.block_on(async {
             let mut stop = Stop::listen()?;
@@ -186,19 +203,30 @@ fn workers() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
+/// What answers behind one kind of door.
+fn proxy(conf: &Arc<ServerConf>, gateway: &Arc<Gateway>, agent_side: Option<Arc<Listen>>) -> Arc<HttpProxy<Proxy>> {
+    let mut proxy = http_proxy(conf, Proxy { gateway: gateway.clone(), agent_side });
+    let mut options = HttpServerOptions::default();
+    options.h2_idle_timeout = Some(H2_IDLE);
+    proxy.server_options = Some(options);
+    Arc::new(proxy)
+}
+
+fn tools_need_system_roots(config: &Config) -> bool {
+    config.agents.iter().filter_map(|agent| agent.rest.as_ref()).any(|rest| rest.ca.is_none())
+}
+
 fn worker(
     number: usize,
-    listeners: &[Listener],
-    door: &Door<HttpProxy<Proxy>>,
+    served: &[(&Listener, Door<HttpProxy<Proxy>>)],
     mut finished: watch::Receiver<bool>,
 ) -> io::Result<JoinHandle<()>> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
-    let shared = listeners.iter().map(Listener::share).collect::<io::Result<Vec<_>>>()?;
-    let door = door.clone();
+    let shared =
+        served.iter().map(|(listener, door)| Ok((listener.share()?, door.clone()))).collect::<io::Result<Vec<_>>>()?;
     std::thread::Builder::new().name(format!("worker-{number}")).spawn(move || {
         runtime.block_on(async {
-            for listener in shared {
-                let door = door.clone();
+            for (listener, door) in shared {
                 tokio::spawn(async move {
                     if let Err(error) = door.accept(listener).await {
                         error!("a listener failed: {error}");

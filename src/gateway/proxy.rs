@@ -20,6 +20,7 @@ use super::error::Refusal;
 use super::handler::capability;
 use super::respond::{self, Failed};
 use super::{Gateway, access_log, admission, body, handler, who};
+use crate::front::Listen;
 use crate::net;
 use crate::upstream::{CONNECTIONS_MAX, Unavailable, is_failure};
 
@@ -29,15 +30,22 @@ const WRITE_TIMEOUT: Duration = Duration::from_mins(1);
 /// How long the rest of a body that nobody wants is read, so that its connection can be used again.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Pingora's view of the gateway.
-pub(super) struct Proxy(pub Arc<Gateway>);
+/// Pingora's view of the gateway: what stands behind one of its doors.
+pub(super) struct Proxy {
+    pub gateway: Arc<Gateway>,
+    /// The agents' own listener; `None` where callers are served.
+    pub agent_side: Option<Arc<Listen>>,
+}
 
 #[async_trait]
 impl ProxyHttp for Proxy {
     type CTX = RequestCtx;
 
     fn new_ctx(&self) -> RequestCtx {
-        RequestCtx::new(self.0.live.load_full(), self.0.drain.enter(), &self.0.metrics)
+        let gateway = &self.gateway;
+        let mut ctx = RequestCtx::new(gateway.live.load_full(), gateway.drain.enter(), &gateway.metrics);
+        ctx.agent_side.clone_from(&self.agent_side);
+        ctx
     }
 
     /// None: answers are compressed where they are made, and a service's bytes pass as they are.
@@ -51,8 +59,8 @@ impl ProxyHttp for Proxy {
         // of which `100 Continue` would be one.
         session.downstream_session.set_close_on_response_before_downstream_finish(false);
         let failed = match admission::admit(session, ctx) {
-            Ok(route) => match who::admit(&self.0, session, ctx, &route).await {
-                Ok(()) => handler::answer(&self.0, session, ctx, route).await,
+            Ok(route) => match who::admit(&self.gateway, session, ctx, &route).await {
+                Ok(()) => handler::answer(&self.gateway, session, ctx, route).await,
                 Err(refusal) => Err(refusal.into()),
             },
             Err(refusal) => Err(refusal.into()),
@@ -75,7 +83,7 @@ impl ProxyHttp for Proxy {
             Ok(picked) => &*proxied.picked.insert(picked),
             Err(Unavailable { retry_after }) => {
                 let failure = net::Error::Unavailable { retry_after };
-                proxied.failure = Some(capability::failed(&self.0, &proxied.call, &failure));
+                proxied.failure = Some(capability::failed(&self.gateway, &proxied.call, &failure));
                 return Err(Error::new_up(ErrorType::ConnectError));
             }
         };
@@ -83,7 +91,7 @@ impl ProxyHttp for Proxy {
         match picked.peer().http_peer().await {
             Ok(peer) => Ok(peer),
             Err(error) => {
-                proxied.failure = Some(capability::failed(&self.0, &proxied.call, &error));
+                proxied.failure = Some(capability::failed(&self.gateway, &proxied.call, &error));
                 Err(Error::new_up(ErrorType::ConnectError))
             }
         }
@@ -107,7 +115,7 @@ impl ProxyHttp for Proxy {
         if !again {
             let cause = net::connect_error(&error, proxied.call.timeouts.connect);
             let failure = net::Error::Connect { address: *address, cause };
-            proxied.failure = Some(capability::failed(&self.0, &proxied.call, &failure));
+            proxied.failure = Some(capability::failed(&self.gateway, &proxied.call, &failure));
         }
         error.set_retry(again);
         error
@@ -163,7 +171,7 @@ impl ProxyHttp for Proxy {
         proxied.interim += usize::from(response.status.is_informational());
         if proxied.interim > net::INTERIM_MAX {
             let failure = net::Error::Protocol("too many interim answers");
-            proxied.failure = Some(capability::failed(&self.0, &proxied.call, &failure));
+            proxied.failure = Some(capability::failed(&self.gateway, &proxied.call, &failure));
             return Err(Error::new_up(ErrorType::InvalidHTTPHeader));
         }
         let mut head = match capability::caller_head(agent, proxied, response.status, &response.headers) {
@@ -225,7 +233,7 @@ impl ProxyHttp for Proxy {
                 picked.record(!broken && status.is_some_and(|status| !is_failure(status)));
             }
         }
-        access_log::write(&self.0, session, ctx);
+        access_log::write(&self.gateway, session, ctx);
     }
 
     /// Pingora's own summary shows the query, where a session id may stand.
@@ -254,7 +262,7 @@ impl Proxy {
                     ErrorType::InvalidHTTPHeader | ErrorType::H1Error => net::Error::Protocol("the head of the answer"),
                     _ => net::Error::Reset,
                 };
-                Some(capability::failed(&self.0, call, &failure))
+                Some(capability::failed(&self.gateway, call, &failure))
             }
             ErrorSource::Internal | ErrorSource::Unset => {
                 error!(route = %ctx.route, "a request failed inside the gateway: {}", error.etype().as_str());

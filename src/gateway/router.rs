@@ -86,6 +86,8 @@ pub(super) enum Fixed {
     Query,
     /// `/health`.
     Health,
+    /// `/rest_request`, for callers whom the agent's `access` lets use it.
+    RestRequest,
     /// Something below `/.well-known/` that is none of the above: never forwarded.
     Reserved,
 }
@@ -103,6 +105,7 @@ impl Fixed {
             "/talk" if agent.talk.is_some() => Self::Talk,
             "/news" if agent.news.is_some() => Self::News,
             "/health" => Self::Health,
+            "/rest_request" if agent.tool.is_some() && agent.guard.is_some() => Self::RestRequest,
             _ if agent.talk.is_some() && path.strip_prefix(QUERIES).is_some_and(|id| !id.is_empty()) => Self::Query,
             _ if path.strip_prefix(CAPABILITY_DOCUMENTS).is_some_and(|id| !id.is_empty()) => Self::CapabilityDocument,
             "/talk" | "/news" | "/query" | "/.well-known" => Self::Reserved,
@@ -115,7 +118,7 @@ impl Fixed {
     pub(super) fn allow(self) -> &'static str {
         match self {
             Self::Talk => "POST, OPTIONS",
-            Self::News => "GET, HEAD, POST, OPTIONS",
+            Self::News | Self::RestRequest => "GET, HEAD, POST, OPTIONS",
             _ => "GET, HEAD, OPTIONS",
         }
     }
@@ -136,6 +139,7 @@ impl Fixed {
             Self::News => "news",
             Self::Query => "query",
             Self::Health => "health",
+            Self::RestRequest => "rest_request",
             Self::Reserved => "none",
         }
     }

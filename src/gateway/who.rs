@@ -104,7 +104,8 @@ fn right(route: &Route) -> Option<Right<'_>> {
         Route::Capability(_, call, _) => Some(Right::Capability(&call.name)),
         Route::Fixed(_, Fixed::Talk | Fixed::Query, _) => Some(Right::Talk),
         Route::Fixed(_, Fixed::News, _) => Some(Right::News),
-        Route::Fixed(..) | Route::Directory | Route::ApiCatalog | Route::Options(_) => None,
+        Route::Fixed(_, Fixed::RestRequest, _) => Some(Right::Rest),
+        Route::Fixed(..) | Route::Tool(_) | Route::Directory | Route::ApiCatalog | Route::Options(_) => None,
     }
 }
 
@@ -115,7 +116,9 @@ pub(super) async fn admit(
     ctx: &mut RequestCtx,
     route: &Route,
 ) -> Result<(), Refusal> {
-    let Some(agent) = ctx.agent.clone().filter(|agent| agent.guard.is_some()) else { return Ok(()) };
+    // The agent itself may do everything at its own listener.
+    let guarded = ctx.agent.clone().filter(|agent| agent.guard.is_some() && ctx.agent_side.is_none());
+    let Some(agent) = guarded else { return Ok(()) };
     let Some(guard) = &agent.guard else { return Ok(()) };
     let is_read = session.req_header().method != Method::POST;
     let right = match right(route) {

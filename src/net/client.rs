@@ -1,7 +1,7 @@
 //! `Client`: the one way out for every request that the gateway itself makes.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -37,6 +37,8 @@ struct Inner {
     connector: Arc<Connector>,
     roots: Roots,
     resolver: Arc<dyn Resolve>,
+    /// Where this process listens.
+    own: OnceLock<Box<[SocketAddr]>>,
 }
 
 /// One request. `Host`, `Content-Length` and everything about the connection is set by the client; a `Host` in
@@ -88,7 +90,17 @@ impl Client {
         let mut options = ConnectorOptions::new(POOLED_MAX);
         options.ca_file = Some(roots.file().to_owned());
         let connector = Arc::new(Connector::new(Some(options)));
-        Self { inner: Arc::new(Inner { connector, roots, resolver }) }
+        Self { inner: Arc::new(Inner { connector, roots, resolver, own: OnceLock::new() }) }
+    }
+
+    /// Says where this process listens, once: no stranger's URL leads there.
+    pub fn listens_at(&self, addresses: Vec<SocketAddr>) {
+        // A second saying would come from another process's start, of which there is none.
+        let _ = self.inner.own.set(addresses.into());
+    }
+
+    pub(super) fn own_listeners(&self) -> &[SocketAddr] {
+        self.inner.own.get().map_or(&[], |own| own)
     }
 
     /// A guard for the URLs of strangers, reading the authorities that it trusts.

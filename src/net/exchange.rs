@@ -1,13 +1,14 @@
 //! `Exchange`: one request and its answer on one connection, which is given back clean or closed, whatever happens.
 
 use std::io;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, StatusCode, Uri, Version, header};
+use http::{HeaderName, HeaderValue, Method, StatusCode, Uri, Version, header};
 use pingora::connectors::http::Connector;
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::protocols::http::client::HttpSession;
@@ -113,6 +114,11 @@ impl Exchange {
 
     pub(super) fn is_reused(&self) -> bool {
         self.reused
+    }
+
+    /// Where the connection leads.
+    pub(super) fn address(&self) -> Option<SocketAddr> {
+        self.peer._address.as_inet().copied()
     }
 
     /// Sends the request and reads the answer's head, past interim ones.
@@ -309,7 +315,8 @@ fn request_head(peer: &Peer, request: &Request, h2: bool) -> Result<RequestHeade
     if request.coding == Coding::Decoded && !request.headers.contains_key(header::ACCEPT_ENCODING) {
         head.insert_header(header::ACCEPT_ENCODING, "identity").map_err(|_| unwritable())?;
     }
-    if !request.body.is_empty() || !request.method.is_safe() {
+    let bare = request.method.is_safe() || (request.method == Method::DELETE && peer.is_for_one_request());
+    if !request.body.is_empty() || !bare {
         let length = HeaderValue::from(request.body.len());
         head.insert_header(header::CONTENT_LENGTH, length).map_err(|_| unwritable())?;
     }

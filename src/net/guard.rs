@@ -20,13 +20,12 @@ use super::{Client, Error, Peer, WebUrl};
 /// its thread.
 const LOOKUPS_MAX: usize = 64;
 
-/// What a guard lets through besides the public internet.
+/// What a guard lets through besides the public internet. Where this process listens it lets nobody, see
+/// [`Client::listens_at`].
 #[derive(Debug, Clone, Default)]
 pub struct Settings {
     /// Private addresses that may be called. Metadata and the local link are called never.
     pub allow_private: Vec<Allowed>,
-    /// Where this process listens: never called, whatever else is allowed.
-    pub own: Arc<[SocketAddr]>,
     /// PEM file of the authorities to trust in place of the system's.
     pub ca: Option<PathBuf>,
 }
@@ -37,7 +36,6 @@ pub struct Settings {
 pub struct Guard {
     client: Client,
     allow_private: Arc<[Allowed]>,
-    own: Arc<[SocketAddr]>,
     credentials: Credentials,
     lookups: Arc<Semaphore>,
 }
@@ -48,7 +46,6 @@ impl Guard {
             credentials: Credentials::trusting(settings.ca.as_deref(), client.roots())?,
             client,
             allow_private: settings.allow_private.into(),
-            own: settings.own,
             lookups: Arc::new(Semaphore::new(LOOKUPS_MAX)),
         })
     }
@@ -66,14 +63,16 @@ impl Guard {
     }
 
     /// The addresses that a URL's host has, if all of them may be called: IPv4 first, then by value, none twice.
-    async fn admit(&self, url: &WebUrl, deadline: Instant) -> Result<Vec<SocketAddr>, Error> {
+    pub(crate) async fn admit(&self, url: &WebUrl, deadline: Instant) -> Result<Vec<SocketAddr>, Error> {
         let (name, mut ips) = match url.host() {
             WebHost::Address(address) => (None, vec![*address]),
             WebHost::Name(name) => match localhost(name) {
                 // The machine's own choice of its two addresses is no resolver's trick: those that are allowed count.
                 Some(both) => {
-                    let allowed: Vec<_> = both.into_iter().filter(|ip| self.judge(*ip, url.port()).is_none()).collect();
-                    (Some(name), if allowed.is_empty() { both.to_vec() } else { allowed })
+                    let judged = both.map(|ip| (ip, self.judge(ip, url.port())));
+                    let own = judged.iter().any(|(_, unfit)| *unfit == Some(Unfit::Own));
+                    let fit: Vec<_> = judged.iter().filter(|(_, unfit)| unfit.is_none()).map(|(ip, _)| *ip).collect();
+                    (Some(name), if own || fit.is_empty() { both.to_vec() } else { fit })
                 }
                 None => (Some(name), self.look_up(name, url.port(), deadline).await?),
             },
@@ -122,7 +121,7 @@ impl Guard {
     /// Whether a connection would come back to this process.
     fn is_own(&self, ip: IpAddr, port: u16) -> bool {
         let ip = address::effective(ip);
-        self.own.iter().filter(|own| own.port() == port).any(|own| {
+        self.client.own_listeners().iter().filter(|own| own.port() == port).any(|own| {
             let own = own.ip().to_canonical();
             // The unspecified address leads to loopback.
             own == ip || ip.is_unspecified() || own.is_unspecified() && is_of_this_machine(ip)

@@ -32,7 +32,7 @@ pub use peer::{HttpVersion, Peer, connect_error};
 pub use resolve::{Resolve, SystemResolver};
 pub use response::{Companion, End, Response};
 pub use tls::Roots;
-pub use web_url::{WebHost, WebUrl};
+pub use web_url::{InvalidWebUrl, WebHost, WebUrl};
 
 /// What calls itself by this name to others.
 pub const USER_AGENT: &str = concat!("restap-gateway/", env!("CARGO_PKG_VERSION"));

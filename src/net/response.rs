@@ -1,5 +1,6 @@
 //! `Response`: the head of an answer, and its body as it arrives.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -37,6 +38,7 @@ pub struct Response {
     ends_by: End,
     idle: Option<Duration>,
     reused: bool,
+    address: Option<SocketAddr>,
     companion: Option<Box<dyn Companion>>,
 }
 
@@ -78,6 +80,7 @@ impl Response {
             decoder: if decodes { Decoder::of(&mut head.headers) } else { None },
             idle: request.timeouts.idle,
             reused: exchange.is_reused(),
+            address: exchange.address(),
             status: head.status,
             headers: head.headers,
             version: head.version,
@@ -117,6 +120,11 @@ impl Response {
     /// Whether the connection had served requests before.
     pub fn is_reused(&self) -> bool {
         self.reused
+    }
+
+    /// Where the connection leads.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.address
     }
 
     /// For who knows from the content that nothing more will come: reads the end of the framing, so that the connection

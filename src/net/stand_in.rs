@@ -1,10 +1,16 @@
 //! A service that a test plays itself, byte by byte, on a port of its own.
 
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method};
+use pingora::tls::{
+    CertificateDer, PrivateKeyDer, RootCertStore, ServerConfig, TlsAcceptor, WebPkiClientVerifier, version,
+};
+use rustls_pki_types::pem::PemObject;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
@@ -13,6 +19,8 @@ use super::{Client, Coding, HttpVersion, Peer, Request, Roots, Timeouts, peer, t
 
 /// Nothing on loopback takes this long unless it hangs.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+
+type Tls = pingora::tls::ServerTlsStream<TcpStream>;
 
 pub(crate) struct StandIn {
     listener: TcpListener,
@@ -40,6 +48,26 @@ impl StandIn {
         let (stream, _) = timeout(PATIENCE, self.listener.accept()).await.expect("nobody called").unwrap();
         stream.set_nodelay(true).unwrap();
         Caller { stream }
+    }
+
+    /// The same over TLS, as 127.0.0.1, localhost and service.test; what the caller showed, or why there is none.
+    pub(crate) async fn accept_tls(&self, protocols: &[&[u8]], asks: bool) -> std::io::Result<Caller<Tls>> {
+        pingora::tls::install_default_crypto_provider();
+        let chain =
+            CertificateDer::pem_file_iter(tls_fixture("server.pem")).unwrap().collect::<Result<_, _>>().unwrap();
+        let key = PrivateKeyDer::from_pem_file(tls_fixture("server.key")).unwrap();
+        let builder = ServerConfig::builder_with_protocol_versions(&[&version::TLS12, &version::TLS13]);
+        let builder = if asks {
+            let mut store = RootCertStore::empty();
+            store.add(CertificateDer::from_pem_file(tls_fixture("ca.pem")).unwrap()).unwrap();
+            builder.with_client_cert_verifier(WebPkiClientVerifier::builder(Arc::new(store)).build().unwrap())
+        } else {
+            builder.with_no_client_auth()
+        };
+        let mut config = builder.with_single_cert(chain, key).unwrap();
+        config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+        let stream = self.accept().await.stream;
+        Ok(Caller { stream: TlsAcceptor::from(Arc::new(config)).accept(stream).await? })
     }
 
     /// Whether nobody calls while something else is done.
@@ -88,6 +116,11 @@ impl Caller {
     pub(crate) fn reset(self) {
         self.stream.set_zero_linger().unwrap();
     }
+}
+
+/// A file of the certificates that tests use.
+pub(crate) fn tls_fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tls").join(name)
 }
 
 pub(crate) fn client() -> Client {

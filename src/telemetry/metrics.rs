@@ -33,6 +33,7 @@ pub struct Metrics {
     config_reloads: IntCounterVec,
     config_time: IntGauge,
     config_ok: IntGauge,
+    rest_requests: IntCounterVec,
     /// Connections that callers hold open.
     pub connections: IntGauge,
     /// Requests that are being answered.
@@ -148,6 +149,16 @@ impl Metrics {
                     "1 while the file says what is in force, 0 after a reload that was refused.",
                 )?,
             )?,
+            rest_requests: register(
+                &registry,
+                IntCounterVec::new(
+                    Opts::new(
+                        "restap_rest_requests_total",
+                        "Calls of rest_request, by agent, outcome (2xx to 5xx or a code) and whether the last hop was signed.",
+                    ),
+                    &["agent", "outcome", "signed"],
+                )?,
+            )?,
             connections: register(&registry, IntGauge::new("restap_connections", "Connections of callers.")?)?,
             requests_in_flight: register(
                 &registry,
@@ -237,6 +248,12 @@ impl Metrics {
         self.config_ok.set(1);
     }
 
+    /// Counts a call of the outbound tool; `outcome` is a class of statuses or one of the tool's codes.
+    pub fn rest_request(&self, agent: &str, outcome: &str, signed: bool) {
+        let signed = if signed { "true" } else { "false" };
+        self.rest_requests.with_label_values(&[agent, outcome, signed]).inc();
+    }
+
     /// All metrics in Prometheus's text format.
     pub fn render(&self) -> Vec<u8> {
         let mut text = Vec::new();
@@ -283,6 +300,7 @@ mod tests {
         metrics.server_up("u", "http://127.0.0.1");
         metrics.server_ejections("u", "http://127.0.0.1");
         metrics.upstream_retries("u");
+        metrics.rest_request("a", "2xx", true);
         let rows: String = metrics.registry.gather().iter().fold(String::new(), |rows, family| {
             let labels: Vec<&str> =
                 family.get_metric()[0].get_label().iter().map(prometheus::proto::LabelPair::name).collect();

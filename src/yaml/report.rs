@@ -14,6 +14,7 @@ pub struct Report<'d> {
     problems: RefCell<Vec<Problem<'d>>>,
     hidden: RefCell<Vec<Node<'d>>>,
     credentials: RefCell<Vec<Credential<'d>>>,
+    secrets: RefCell<Vec<Credential<'d>>>,
     files: RefCell<Vec<PathBuf>>,
 }
 
@@ -27,7 +28,7 @@ pub struct Problem<'d> {
     help: Option<String>,
 }
 
-/// A credential that came from a variable or a file.
+/// A credential.
 #[derive(Debug, Clone)]
 pub struct Credential<'d> {
     /// Where it was asked for.
@@ -96,6 +97,16 @@ impl<'d> Report<'d> {
     /// Takes note of a credential that did not stand in the file itself.
     pub fn credential(&self, credential: Credential<'d>) {
         self.credentials.borrow_mut().push(credential);
+    }
+
+    /// Takes note of a credential, wherever it came from.
+    pub fn secret(&self, credential: Credential<'d>) {
+        self.secrets.borrow_mut().push(credential);
+    }
+
+    /// All credentials.
+    pub fn secrets(&self) -> Vec<Credential<'d>> {
+        self.secrets.borrow().clone()
     }
 
     /// All credentials that did not stand in the file itself.

@@ -64,6 +64,7 @@ impl Value for Secret {
             report.add(Problem::error(node, "the credential is empty"));
             return None;
         }
+        report.secret(Credential { node, value: secret.clone() });
         if node.is_filled_in() || node.kind() == Kind::Mapping {
             report.credential(Credential { node, value: secret.clone() });
         }

@@ -40,6 +40,7 @@ mod process;
 mod rates;
 mod reload;
 mod report;
+mod rest_request;
 mod second_attempts;
 mod secrets;
 mod sessions;

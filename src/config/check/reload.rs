@@ -1,11 +1,18 @@
 //! What a reload can't change: whoever holds a socket or a file open would have to let go of it.
 
 use crate::config::Config;
+use crate::config::agent::Draft;
 use crate::config::server::Server;
 use crate::yaml::{Node, Problem, Report};
 
 /// Reports each key that says something else than what is in force and needs another process.
-pub(in crate::config) fn check<'d>(server: &Server<'d>, running: &Config, root: Node<'d>, report: &Report<'d>) {
+pub(in crate::config) fn check<'d>(
+    server: &Server<'d>,
+    agents: &[Draft<'d>],
+    running: &Config,
+    root: Node<'d>,
+    report: &Report<'d>,
+) {
     let differs = |path: &[&str]| {
         let node = path.iter().try_fold(root, |node, key| node.get(key));
         let shown = path.join(".");
@@ -27,5 +34,14 @@ pub(in crate::config) fn check<'d>(server: &Server<'d>, running: &Config, root: 
     }
     if server.limits.connections != running.limits.connections {
         differs(&["limits", "connections"]);
+    }
+    for draft in agents {
+        let (Some(rest), Some(node)) = (&draft.agent.rest, draft.node.get("rest")) else { continue };
+        if !running.rest_listeners().contains(&&rest.listen) {
+            let node = node.get("listen").unwrap_or(node);
+            let problem =
+                Problem::error(node, format!("a reload can't begin to serve `rest_request` at {}", rest.listen));
+            report.add(problem.help("name one that is served already, or `restap-gateway upgrade`, or restart"));
+        }
     }
 }

@@ -6,6 +6,7 @@ pub(super) mod health;
 pub(super) mod news;
 pub(super) mod options;
 pub(super) mod query;
+pub(super) mod rest_request;
 pub(super) mod talk;
 
 use std::sync::Arc;
@@ -42,6 +43,7 @@ pub(super) async fn answer(
                 Box::pin(news::answer(gateway, session, ctx, (&agent, news))).await?;
             }
             Fixed::Query => query::answer(gateway, session, ctx, (&agent, path.as_str())).await?,
+            Fixed::RestRequest => Box::pin(rest_request::answer(gateway, session, ctx, &agent)).await?,
             Fixed::Health => health::answer(session, ctx, &agent).await?,
             Fixed::Reserved => return Err(Refusal::not_found(&agent.base_path).into()),
             Fixed::Root | Fixed::Catalog | Fixed::CapabilityDocument | Fixed::Skill => {
@@ -56,6 +58,7 @@ pub(super) async fn answer(
             let live = ctx.live.clone();
             discovery::send(session, ctx, &live.directory.api_catalog).await?;
         }
+        Route::Tool(agent) => Box::pin(rest_request::answer(gateway, session, ctx, &agent)).await?,
         Route::Options(allow) => options::answer(session, ctx, &allow).await?,
     }
     Ok(true)

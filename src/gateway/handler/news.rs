@@ -114,7 +114,7 @@ async fn read(
     }
     let wanted = PageRequest {
         feed: gateway.store.keys().feed(agent.id, session_id.as_ref()),
-        reader: Reader::Caller(ctx.who.id),
+        reader: if ctx.agent_side.is_some() { Reader::Agent } else { Reader::Caller(ctx.who.id) },
         since: &since,
         limit: limit(query.get("limit"))?,
         query: query_id,

@@ -46,11 +46,8 @@ impl Resolve for Names {
 
 fn guard(names: &Arc<Names>, allow: &[&str], own: &[&str]) -> Guard {
     let client = Client::with_resolver(Roots::none(), Arc::clone(names) as Arc<dyn Resolve>);
-    let settings = Settings {
-        allow_private: allow.iter().map(|entry| entry.parse().unwrap()).collect(),
-        own: own.iter().map(|address| address.parse().unwrap()).collect(),
-        ca: None,
-    };
+    let settings = Settings { allow_private: allow.iter().map(|entry| entry.parse().unwrap()).collect(), ca: None };
+    client.listens_at(own.iter().map(|address| address.parse().unwrap()).collect());
     client.guard(settings).unwrap()
 }
 

@@ -1,17 +1,6 @@
-use std::sync::Arc;
-
-use pingora::tls::{ServerConfig, TlsAcceptor, WebPkiClientVerifier};
-use tokio::net::TcpStream;
-
 use super::*;
-use crate::net::stand_in::{Caller, StandIn, client, get, settings};
+use crate::net::stand_in::{StandIn, client, get, settings, tls_fixture as fixture};
 use crate::net::{Client, ConnectError, Error as Failed, HttpVersion, peer};
-
-type Tls = pingora::tls::ServerTlsStream<TcpStream>;
-
-fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tls").join(name)
-}
 
 fn trusting() -> Settings {
     Settings { ca: Some(fixture("ca.pem")), ..Settings::default() }
@@ -21,30 +10,11 @@ fn peer_settings(service: &StandIn, host: &str, tls: Settings) -> peer::Settings
     peer::Settings { tls, ..settings(&format!("https://{host}:{}", service.address().port())) }
 }
 
-/// The other side of a handshake: what the caller showed, or why there was none.
-async fn accept(service: &StandIn, protocols: &[&[u8]], asks: bool) -> std::io::Result<Caller<Tls>> {
-    pingora::tls::install_default_crypto_provider();
-    let chain = CertificateDer::pem_file_iter(fixture("server.pem")).unwrap().collect::<Result<_, _>>().unwrap();
-    let key = PrivateKeyDer::from_pem_file(fixture("server.key")).unwrap();
-    let builder = ServerConfig::builder_with_protocol_versions(&[&version::TLS12, &version::TLS13]);
-    let builder = if asks {
-        let mut store = RootCertStore::empty();
-        store.add(CertificateDer::from_pem_file(fixture("ca.pem")).unwrap()).unwrap();
-        builder.with_client_cert_verifier(WebPkiClientVerifier::builder(Arc::new(store)).build().unwrap())
-    } else {
-        builder.with_no_client_auth()
-    };
-    let mut config = builder.with_single_cert(chain, key).unwrap();
-    config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
-    let stream = service.accept().await.stream;
-    Ok(Caller { stream: TlsAcceptor::from(Arc::new(config)).accept(stream).await? })
-}
-
 /// One request and its answer over TLS.
 async fn exchange(client: &Client, service: &StandIn, settings: &peer::Settings, asks: bool) -> Result<String, Failed> {
     let peer = client.peer(settings).unwrap();
     let (answer, seen) = tokio::join!(client.send(&peer, get("/")), async {
-        let mut caller = accept(service, &[b"http/1.1"], asks).await.ok()?;
+        let mut caller = service.accept_tls(&[b"http/1.1"], asks).await.ok()?;
         let seen = caller.request().await;
         caller.send("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n").await;
         Some(seen)
@@ -102,13 +72,13 @@ async fn connections_are_not_shared_between_peers_that_trust_differently() {
     let other = Settings { ca: Some(fixture("client.pem")), ..Settings::default() };
     let refused = client.peer(&peer_settings(&service, "127.0.0.1", other)).unwrap();
     let (answer, _caller) = tokio::join!(client.send(&verified, get("/")), async {
-        let mut caller = accept(&service, &[], false).await.unwrap();
+        let mut caller = service.accept_tls(&[], false).await.unwrap();
         caller.request().await;
         caller.send("HTTP/1.1 204 No Content\r\n\r\n").await;
         caller
     });
     answer.unwrap();
-    let (answer, _) = tokio::join!(client.send(&refused, get("/")), accept(&service, &[], false));
+    let (answer, _) = tokio::join!(client.send(&refused, get("/")), service.accept_tls(&[], false));
     assert!(matches!(answer.err(), Some(Failed::Connect { cause: ConnectError::Tls(_), .. })));
 }
 
@@ -134,7 +104,7 @@ async fn http_2_is_used_where_it_is_negotiated_and_named_where_it_is_missing() {
     let (service, client) = (StandIn::start().await, client());
     let peer = client.peer(&peer_settings(&service, "127.0.0.1", trusting())).unwrap();
     let (answer, ()) = tokio::join!(client.send(&peer, get("/")), async {
-        let caller = accept(&service, &[b"h2", b"http/1.1"], false).await.unwrap();
+        let caller = service.accept_tls(&[b"h2", b"http/1.1"], false).await.unwrap();
         let mut connection = h2::server::handshake(caller.stream).await.unwrap();
         let (request, mut respond) = connection.accept().await.unwrap().unwrap();
         assert_eq!(request.uri().scheme_str(), Some("https"));
@@ -145,7 +115,7 @@ async fn http_2_is_used_where_it_is_negotiated_and_named_where_it_is_missing() {
 
     let only = peer::Settings { version: HttpVersion::Http2, ..peer_settings(&service, "127.0.0.1", trusting()) };
     let peer = client.peer(&only).unwrap();
-    let (answer, _) = tokio::join!(client.send(&peer, get("/")), accept(&service, &[b"http/1.1"], false));
+    let (answer, _) = tokio::join!(client.send(&peer, get("/")), service.accept_tls(&[b"http/1.1"], false));
     assert!(answer.is_err());
 }
 
@@ -161,7 +131,7 @@ async fn a_body_that_ends_with_the_connection_needs_the_tls_close() {
                 response.chunk().await
             },
             async {
-                let mut caller = accept(&service, &[], false).await.unwrap();
+                let mut caller = service.accept_tls(&[], false).await.unwrap();
                 caller.request().await;
                 caller.send("HTTP/1.1 200 OK\r\n\r\nhello").await;
                 if closes {
