@@ -1,5 +1,6 @@
 //! `Document`: a YAML text as a tree in which every node knows where it stands.
 
+mod json;
 mod parse;
 
 pub use parse::TEXT_MAX;
@@ -110,6 +111,17 @@ impl Document {
     /// A text that is no YAML is one problem.
     pub fn parse(name: &str, directory: &Path, text: String) -> Result<Self, Box<Diagnostic>> {
         parse::parse(name, directory, text)
+    }
+
+    /// Reads a text that somebody else wrote for another purpose, YAML or JSON: of a key that stands twice the last
+    /// counts, lists and mappings may be nested deeper, and JSON need not be YAML. Its variables are never filled in.
+    pub fn parse_foreign(name: &str, directory: &Path, text: String) -> Result<Self, Box<Diagnostic>> {
+        parse::parse_foreign(name, directory, text)
+    }
+
+    /// Keys that stand twice in their mapping, at the later one, and where the first is.
+    pub fn duplicate_keys(&self) -> impl Iterator<Item = (Node<'_>, &str)> {
+        self.faults().filter(|(_, fault)| fault.key).map(|(node, fault)| (node, &*fault.help))
     }
 
     /// Fills in every `${NAME}` and `${NAME:-default}`; `$${` becomes `${`. Keys are left as they are.
@@ -292,6 +304,38 @@ impl<'d> Node<'d> {
         path
     }
 
+    /// Its JSON pointer (RFC 6901); empty for the root.
+    pub fn pointer(self) -> String {
+        let mut steps = Vec::new();
+        let mut index = self.index;
+        while let Some(stored) = self.document.nodes.get(index).filter(|stored| stored.parent != index) {
+            steps.push(&stored.step);
+            index = stored.parent;
+        }
+        let mut pointer = String::new();
+        for step in steps.into_iter().rev() {
+            let _ = match step {
+                Step::Root => Ok(()),
+                Step::Item(index) => write!(pointer, "/{index}"),
+                Step::Key(key, _) => write!(pointer, "/{}", key.replace('~', "~0").replace('/', "~1")),
+            };
+        }
+        pointer
+    }
+
+    /// The node that exactly this JSON pointer names.
+    pub fn at_pointer(self, pointer: &str) -> Option<Node<'d>> {
+        let mut node = self;
+        for step in pointer.strip_prefix('/')?.split('/') {
+            let step = step.replace("~1", "/").replace("~0", "~");
+            node = match node.kind() {
+                Kind::List => node.children().nth(step.parse().ok()?)?,
+                _ => node.get(&step)?,
+            };
+        }
+        Some(node)
+    }
+
     /// The same as JSON. A whole number that 64 bits do not hold becomes a float.
     pub fn to_json(self) -> Value {
         match self.kind() {
@@ -322,6 +366,15 @@ impl<'d> Node<'d> {
 impl PartialEq for Node<'_> {
     fn eq(&self, other: &Self) -> bool {
         std::ptr::eq(self.document, other.document) && self.index == other.index
+    }
+}
+
+impl Eq for Node<'_> {}
+
+impl std::hash::Hash for Node<'_> {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        std::ptr::from_ref(self.document).hash(state);
+        self.index.hash(state);
     }
 }
 

@@ -8,56 +8,91 @@ use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::{DuplicateKeyPolicy, Error, Location, Options, Spanned};
 
 use super::super::excerpt;
-use super::{Content, Document, Fault, Span, Step, Stored};
+use super::{Content, Document, Fault, Span, Step, Stored, json};
 use crate::yaml::Diagnostic;
 
 /// Bytes of one file.
 pub const TEXT_MAX: usize = 32 << 20;
 
-/// Lists and mappings inside each other.
+/// Lists and mappings inside each other; a description of an API by somebody else may have more.
 const DEPTH_MAX: usize = 96;
+pub(super) const FOREIGN_DEPTH_MAX: usize = 256;
 
 /// Parts of what anchors hold, counted again for every anchor inside of another.
 const ANCHORED_MAX: usize = 200_000;
 
 /// Bytes of stack for reading that deep.
 const STACK: usize = 16 << 20;
+const FOREIGN_STACK: usize = 48 << 20;
 
 /// Nodes of one file after aliases are resolved.
-const NODES_MAX: usize = 2_000_000;
+pub(super) const NODES_MAX: usize = 2_000_000;
+
+/// Who wrote a text.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Author {
+    /// The operator, for us.
+    Operator,
+    /// Somebody, for others.
+    Foreigner,
+}
 
 pub(super) fn parse(name: &str, directory: &Path, text: String) -> Result<Document, Box<Diagnostic>> {
-    if text.len() > TEXT_MAX {
-        return Err(unreadable(name, &text, None, format!("the file is larger than {} MiB", TEXT_MAX >> 20)));
-    }
-    let Arena { nodes, faults } =
-        on_a_large_stack(|| read(&text)).map_err(|(message, location)| unreadable(name, &text, location, message))?;
+    bounded(name, &text)?;
+    let read = on_a_large_stack(STACK, || read(&text, Author::Operator));
+    let Arena { nodes, faults, .. } = read.map_err(|(message, place)| unreadable(name, &text, place, message))?;
     Ok(Document { name: name.to_owned(), directory: directory.to_owned(), text, nodes, faults })
 }
 
+/// JSON is read as JSON where it is some: not all of it is YAML, and it takes a tenth of the time.
+pub(super) fn parse_foreign(name: &str, directory: &Path, text: String) -> Result<Document, Box<Diagnostic>> {
+    bounded(name, &text)?;
+    let looks_like_json = text.trim_start().starts_with(['{', '[']);
+    let read = on_a_large_stack(FOREIGN_STACK, || {
+        let json = looks_like_json.then(|| json::read(&text));
+        match json {
+            Some(Ok(arena)) => Ok(arena),
+            Some(Err(broken)) => read(&text, Author::Foreigner).map_err(|_| broken),
+            None => read(&text, Author::Foreigner),
+        }
+    });
+    let Arena { nodes, faults, .. } = read.map_err(|(message, place)| unreadable(name, &text, place, message))?;
+    Ok(Document { name: name.to_owned(), directory: directory.to_owned(), text, nodes, faults })
+}
+
+fn bounded(name: &str, text: &str) -> Result<(), Box<Diagnostic>> {
+    if text.len() <= TEXT_MAX {
+        return Ok(());
+    }
+    Err(unreadable(name, text, None, format!("the file is larger than {} MiB", TEXT_MAX >> 20)))
+}
+
 /// A level of the text takes up to 50 KB of stack in a debug build, which callers need not have.
-fn on_a_large_stack<T: Send>(
-    work: impl FnOnce() -> Result<T, (String, Option<Location>)> + Send,
-) -> Result<T, (String, Option<Location>)> {
+fn on_a_large_stack<T: Send>(stack: usize, work: impl FnOnce() -> Result<T, Broken> + Send) -> Result<T, Broken> {
     std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().name("yaml".into()).stack_size(STACK).spawn_scoped(scope, work);
+        let thread = std::thread::Builder::new().name("yaml".into()).stack_size(stack).spawn_scoped(scope, work);
         let done = thread.map(std::thread::ScopedJoinHandle::join);
         done.ok().and_then(Result::ok).unwrap_or_else(|| Err(("the system has no thread left to read it".into(), None)))
     })
 }
 
-fn read(text: &str) -> Result<Arena, (String, Option<Location>)> {
-    let tree = serde_saphyr::from_str_with_options::<Spanned<Tree>>(text, options());
-    let tree = tree.map_err(|error| (message(&error), error.location()))?;
-    let mut arena = Arena::default();
+/// What keeps a text from being read, and in which line and column.
+pub(super) type Broken = (String, Option<(u32, u32)>);
+
+fn read(text: &str, author: Author) -> Result<Arena, Broken> {
+    let depth = if author == Author::Operator { DEPTH_MAX } else { FOREIGN_DEPTH_MAX };
+    let tree = serde_saphyr::from_str_with_options::<Spanned<Tree>>(text, options(depth));
+    let place = |location: Location| (location.line() as u32, location.column() as u32);
+    let tree = tree.map_err(|error| (message(&error, depth), error.location().map(place)))?;
+    let mut arena = Arena { last_wins: author == Author::Foreigner, ..Arena::default() };
     arena.add(0, Step::Root, tree);
     Ok(arena)
 }
 
-fn options() -> Options {
+fn options(depth: usize) -> Options {
     serde_saphyr::options! {
         budget: serde_saphyr::budget! {
-            max_depth: DEPTH_MAX,
+            max_depth: depth,
             max_nodes: NODES_MAX,
             max_events: 4 * NODES_MAX,
             max_merge_keys: NODES_MAX,
@@ -77,23 +112,28 @@ fn options() -> Options {
     }
 }
 
-fn unreadable(name: &str, text: &str, location: Option<Location>, message: String) -> Box<Diagnostic> {
+fn unreadable(name: &str, text: &str, place: Option<(u32, u32)>, message: String) -> Box<Diagnostic> {
     let whole = Diagnostic::of_file(name, message);
-    let Some(location) = location else { return Box::new(whole) };
-    let (line, column) = (location.line() as u32, location.column() as u32);
+    let Some((line, column)) = place else { return Box::new(whole) };
     Box::new(Diagnostic { line, column, excerpt: excerpt::unread(text, line, column), ..whole })
 }
 
 /// The reader's own sentence, without the place that it ends with.
-fn message(error: &Error) -> String {
+fn message(error: &Error, depth: usize) -> String {
+    let too_large = || {
+        format!(
+            "the file is too large: at most {depth} levels and {NODES_MAX} values, those that aliases repeat included"
+        )
+    };
     match error {
-        Error::Budget { .. } => format!(
-            "the file is too large: at most {DEPTH_MAX} levels and {NODES_MAX} values, those that aliases repeat included"
-        ),
+        Error::Budget { .. } => too_large(),
         Error::MultipleDocuments { .. } => "a second YAML document starts here; one file is one document".into(),
         Error::NonFiniteFloat { .. } => "a number must be finite; put it in quotes if it is text".into(),
         _ => {
             let sentence = error.to_string();
+            if sentence.contains("budget breached") {
+                return too_large();
+            }
             let end = sentence.find(" at line ").unwrap_or(sentence.len());
             format!("this is no YAML: {}", sentence.get(..end).unwrap_or(&sentence))
         }
@@ -112,9 +152,11 @@ impl From<Location> for Span {
 }
 
 #[derive(Default)]
-struct Arena {
-    nodes: Vec<Stored>,
-    faults: Vec<Fault>,
+pub(super) struct Arena {
+    pub(super) nodes: Vec<Stored>,
+    pub(super) faults: Vec<Fault>,
+    /// Of a key that stands twice the last counts.
+    pub(super) last_wins: bool,
 }
 
 impl Arena {
@@ -143,24 +185,37 @@ impl Arena {
     }
 
     fn entries(&mut self, mapping: usize, entries: Vec<(Spanned<String>, Spanned<Tree>)>) -> Vec<usize> {
-        let mut lines = HashMap::with_capacity(entries.len());
+        let mut seen = HashMap::with_capacity(entries.len());
         let mut children = Vec::with_capacity(entries.len());
         for (key, tree) in entries {
             let span = Span::from(key.defined);
-            let first = *lines.entry(key.value.clone()).or_insert(span);
             let child = self.add(mapping, Step::Key(key.value.as_str().into(), span), tree);
-            if first == span {
-                children.push(child);
-            } else {
-                self.faults.push(Fault {
-                    node: child,
-                    key: true,
-                    message: format!("the key `{}` stands here twice", key.value),
-                    help: format!("the first is in line {}, column {}; keep one of them", first.line, first.column),
-                });
-            }
+            self.entry(&mut seen, &mut children, (key.value, span, child));
         }
         children
+    }
+
+    /// Takes one entry of a mapping, `(key, place, node)`, among those that were seen.
+    pub(super) fn entry(
+        &mut self,
+        seen: &mut HashMap<String, (Span, usize)>,
+        children: &mut Vec<usize>,
+        (key, span, child): (String, Span, usize),
+    ) {
+        let Some((first, position)) = seen.get(&key).copied() else {
+            seen.insert(key, (span, children.len()));
+            children.push(child);
+            return;
+        };
+        self.faults.push(Fault {
+            node: child,
+            key: true,
+            message: format!("the key `{key}` stands here twice"),
+            help: format!("the first is in line {}, column {}; keep one of them", first.line, first.column),
+        });
+        if let Some(earlier) = children.get_mut(position).filter(|_| self.last_wins) {
+            *earlier = child;
+        }
     }
 }
 
