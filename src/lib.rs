@@ -21,6 +21,7 @@ pub mod capability;
 pub mod catalog;
 pub mod egress;
 pub mod identity;
+pub mod openapi;
 pub mod store;
 pub mod talk;
 pub mod upstream;

@@ -41,5 +41,8 @@ pub const NEWS_PATH: &str = "/news";
 /// Where health is, under every agent's base URL.
 pub const HEALTH_PATH: &str = "/health";
 
+/// First segments under every agent's base URL that are its own.
+pub const RESERVED_PATHS: [&str; 6] = ["talk", "news", "query", "health", "rest_request", ".well-known"];
+
 /// The header that carries a session id (RESTAP, "Identifier format and entropy"), in lower case as HTTP/2 has it.
 pub const SESSION_HEADER: &str = "restap-session-id";

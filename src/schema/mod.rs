@@ -20,12 +20,9 @@ const CUT_DEPTH: usize = 6;
 /// A weaker schema of at most so many bytes, unless the whole one is within them. What goes first is what a caller
 /// misses least.
 pub fn fit(schema: &Value, budget: usize) -> Option<Value> {
-    if fits(schema, budget) { None } else { Some(weaker(schema, budget, &|_| None)) }
-}
-
-/// A weaker schema of at most so many bytes, but for its type alone. `definition` knows what `#/$defs/NAME` leads to
-/// where the schema itself does not.
-pub fn weaker<'s>(schema: &'s Value, budget: usize, definition: Definitions<'s, '_>) -> Value {
+    if fits(schema, budget) {
+        return None;
+    }
     let strips: [Edit; 4] = [
         |schema, _| schema.retain(|keyword, _| !matches!(keyword.as_str(), "example" | "examples")),
         |schema, _| schema.retain(|keyword, value| keyword != "title" || !value.is_string()),
@@ -45,12 +42,42 @@ pub fn weaker<'s>(schema: &'s Value, budget: usize, definition: Definitions<'s, 
         for strip in strips {
             visit(&mut reduced, Place::ROOT, strip);
             if fits(&reduced, budget) {
-                return reduced;
+                return Some(reduced);
             }
         }
     }
+    Some(cut(schema, budget, &|_| None))
+}
+
+/// A schema without references that is cut off where it would be over its budget; at last its type alone. `definition`
+/// knows what `#/$defs/NAME` leads to where the schema itself does not.
+pub fn cut<'s>(schema: &'s Value, budget: usize, definition: Definitions<'s, '_>) -> Value {
     let cut = (1..=CUT_DEPTH).rev().find_map(|depth| Cut::new(schema, definition, depth, budget).whole());
     cut.unwrap_or_else(|| outline(schema))
+}
+
+/// Bytes of a compiled pattern, and of one that is looked at.
+const PATTERN_BYTES_MAX: usize = 1 << 20;
+const PATTERN_LENGTH_MAX: usize = 8 << 10;
+
+/// Whether a text can be the value of `pattern`: what is none keeps its whole schema from being used.
+pub fn is_pattern(text: &str) -> bool {
+    let schema = json!({"pattern": text});
+    let options = || jsonschema::options().with_draft(jsonschema::Draft::Draft202012);
+    let linear = jsonschema::PatternOptions::regex().size_limit(PATTERN_BYTES_MAX);
+    let stepping = jsonschema::PatternOptions::fancy_regex().size_limit(PATTERN_BYTES_MAX);
+    text.len() <= PATTERN_LENGTH_MAX
+        && (options().with_pattern_options(linear).build(&schema).is_ok()
+            || options().with_pattern_options(stepping).build(&schema).is_ok())
+}
+
+/// Where a value breaks a schema, at most so many places: a JSON pointer and a sentence without the value. An error says
+/// why the schema can't be used.
+pub fn violations(schema: &Value, value: &Value, most: usize) -> Result<Vec<String>, String> {
+    let built = jsonschema::options().with_draft(jsonschema::Draft::Draft202012).build(schema);
+    let validator = built.map_err(|error| error.to_string())?;
+    let errors = validator.iter_errors(value).take(most);
+    Ok(errors.map(|error| format!("at `{}` {}", error.instance_path().as_str(), error.masked())).collect())
 }
 
 /// What a name under `$defs` leads to.

@@ -7,7 +7,7 @@ use super::super::upstreams::place;
 use crate::yaml::{Node, Problem, Report};
 
 /// First segments under a base URL that belong to the agent itself.
-pub(super) const RESERVED: [&str; 6] = ["talk", "news", "query", "health", "rest_request", ".well-known"];
+pub(super) use crate::restap::RESERVED_PATHS as RESERVED;
 
 /// Who answers under which host and base path.
 pub(super) type Bases<'a, 'd> = HashMap<(Option<&'a str>, &'a str), &'a Draft<'d>>;
