@@ -129,7 +129,8 @@ fn compare(
         }
         for (suffix, below) in references(property) {
             // Secrets and schemas may stand in files: explained once, under values.
-            if !below.ends_with("_file") {
+            // A part of a capability has the keys of a whole one.
+            if !below.ends_with("_file") && below != "capability_part" {
                 let below_path = if path == "gateway.yaml" { key.clone() } else { format!("{path}.{key}") };
                 let name = canonical(&format!("{below_path}{suffix}"));
                 compare(&name, &below, schema, documented, seen, wrong);
@@ -154,7 +155,17 @@ fn references(property: &Value) -> Vec<(&'static str, String)> {
     for choice in property["anyOf"].as_array().into_iter().flatten() {
         found.extend(references(choice));
     }
-    found.extend(property.get("items").and_then(target).map(|name| ("[]", name)));
+    let items = property.get("items");
+    found.extend(items.and_then(target).map(|name| ("[]", name)));
+    // An entry of `capabilities` is one, or a description of many.
+    let forms: Vec<_> =
+        items.and_then(|items| items["anyOf"].as_array()).into_iter().flatten().filter_map(target).collect();
+    if forms.iter().any(|name| name == "capabilities_of") {
+        found.extend(forms.into_iter().map(|name| match name.as_str() {
+            "capabilities_of" => ("[].openapi", "openapi".to_owned()),
+            _ => ("[]", name),
+        }));
+    }
     // An entry may have a short form beside its mapping; what lies deeper has a section of its own.
     let entries = property.get("additionalProperties").map(references).unwrap_or_default();
     found.extend(entries.into_iter().filter(|(deeper, _)| deeper.is_empty()).map(|(_, name)| (".NAME", name)));

@@ -98,12 +98,28 @@ impl Settings {
 
     /// Reads one entry of `capabilities:`; `upstream` is what the agent names for all that it does.
     pub fn take(slot: Slot<'_, '_>, upstream: Option<&str>) -> Option<Self> {
-        slot.section("capability", |fields| {
-            let id = fields.required_with("id", "Unique within the agent, such as `weather.current`.", id);
+        slot.section("capability", |fields| Self::read(fields, upstream, Extent::Whole))
+    }
+
+    /// Reads keys that are to take the place of others in an entry which is known only later.
+    pub fn take_part(slot: Slot<'_, '_>) {
+        slot.section("capability_part", |fields| Self::read(fields, None, Extent::Part));
+    }
+
+    fn read(fields: &mut Fields<'_, '_>, upstream: Option<&str>, extent: Extent) -> Option<Self> {
+        {
+            let doc = "Unique within the agent, such as `weather.current`.";
+            let id = match extent {
+                Extent::Whole => fields.required_with("id", doc, id),
+                Extent::Part => fields.with("id", doc, id),
+            };
             let title = fields.optional("title", "For people; the id unless written.");
             let method = fields.or_with("method", http::Method::GET, "How callers call it.", method);
-            let endpoint =
-                fields.required::<String>("endpoint", "The path under the agent's base, such as `/weather/{city}`.");
+            let doc = "The path under the agent's base, such as `/weather/{city}`.";
+            let endpoint = match extent {
+                Extent::Whole => fields.required::<String>("endpoint", doc),
+                Extent::Part => fields.optional::<String>("endpoint", doc),
+            };
             let description = fields.optional("description", "For people and models.");
             let parameters = fields.with("parameters", "Path, query and header inputs.", |slot| {
                 slot.list(|slot| parameter::take(slot, endpoint.as_deref().unwrap_or_default()))
@@ -114,7 +130,7 @@ impl Settings {
             let output_schema = fields.optional::<JsonSchema>("output_schema", doc).map(shared);
             let doc = "Whether a call without a body is refused; true with an `input_schema`, but for GET and DELETE.";
             let input_required = fields.optional("input_required", doc);
-            if input_schema.is_none() && fields.get("input_schema").is_none() {
+            if extent == Extent::Whole && input_schema.is_none() && fields.get("input_schema").is_none() {
                 fields.useless(&["input_required"], "there is no `input_schema`");
             }
             let content_types = fields.optional("content_types", "Media types that the endpoint takes.");
@@ -126,12 +142,12 @@ impl Settings {
                     Some(())
                 })
             });
-            let inputs = fields.get("input_schema").or(fields.get("parameters")).is_some();
+            let inputs = extent == Extent::Part || fields.get("input_schema").or(fields.get("parameters")).is_some();
             let validate = fields.with("validate", "What happens to requests that break the schemas.", |slot| {
                 slot.section("validate", |fields| Some(Validate::take(fields, inputs)))
             });
             let report = fields.with("report", "Whether the end of each call becomes news.", Report::take);
-            if let Some(node) = fields.node().filter(|_| route.upstream.is_empty()) {
+            if let Some(node) = fields.node().filter(|_| extent == Extent::Whole && route.upstream.is_empty()) {
                 let problem = Problem::error(node, "the capability has no upstream").at_key();
                 fields.problem(problem.help("add `route: {upstream: …}` here, or `upstream` to the agent"));
             }
@@ -153,8 +169,16 @@ impl Settings {
                 validate_request: validate.unwrap_or(Validate::by_default(inputs)),
                 report: report.unwrap_or_default(),
             })
-        })
+        }
     }
+}
+
+/// How much of an entry stands in a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Extent {
+    Whole,
+    /// Some of its keys.
+    Part,
 }
 
 impl Report {

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::imports::Import;
 use super::settings::Agent;
 use crate::capability::settings::Report;
 use crate::restap::catalog::Card;
@@ -21,6 +22,14 @@ pub(super) struct Draft<'d> {
     pub(super) agent: Agent,
     /// Where each of `agent.capabilities` is written.
     pub(super) capabilities: Vec<Node<'d>>,
+    /// Descriptions of APIs among them, which are read once all upstreams are known.
+    pub(super) imports: Vec<Import<'d>>,
+}
+
+/// An entry of `capabilities:`.
+enum Entry<'d> {
+    One(Option<Node<'d>>, Box<capability::Settings>),
+    Many(Box<Import<'d>>),
 }
 
 impl<'d> Draft<'d> {
@@ -44,8 +53,20 @@ impl<'d> Draft<'d> {
             let news = fields.with("news", "Its feeds, or off.", |slot| slot.switch(store::NewsSettings::take));
             let capabilities = fields.with("capabilities", "What it can do.", |slot| {
                 slot.list(|slot| {
-                    let node = slot.node();
-                    Some((node, capability::Settings::take(slot, upstream)?))
+                    slot.mapping_with_or(
+                        "openapi",
+                        |slot| {
+                            slot.section("capabilities_of", |fields| {
+                                let doc = "Capabilities out of an OpenAPI description, in place of one by hand.";
+                                let import = fields.required_with("openapi", doc, Import::take);
+                                import.map(|import| Entry::Many(Box::new(import)))
+                            })
+                        },
+                        |slot| {
+                            let node = slot.node();
+                            Some(Entry::One(node, Box::new(capability::Settings::take(slot, upstream)?)))
+                        },
+                    )
                 })
             });
             let packages = fields.with("packages", "Packages that help clients.", |slot| slot.list(package));
@@ -64,15 +85,27 @@ impl<'d> Draft<'d> {
                 fields.problem(Problem::error(node, "`news` does nothing here: the agent has `news: off`").at_key());
             }
             if news == Some(Switch::Off) {
-                for node in capabilities.iter().flatten().filter(|(_, settings)| settings.report != Report::Off) {
-                    let Some(node) = node.0.and_then(|node| node.get("report")) else { continue };
+                let reporting = capabilities.iter().flatten().filter_map(|entry| match entry {
+                    Entry::One(node, settings) if settings.report != Report::Off => node.as_ref(),
+                    _ => None,
+                });
+                for node in reporting {
+                    let Some(node) = node.get("report") else { continue };
                     let problem = Problem::error(node, "`report` does nothing here: the agent has `news: off`");
                     fields.problem(problem.at_key().help("leave one of them out"));
                 }
             }
             let default_base = if host.is_some() { String::new() } else { base.to_owned() };
-            let capabilities = capabilities.unwrap_or_default().into_iter();
-            let (places, capabilities) = capabilities.filter_map(|(node, settings)| Some((node?, settings))).unzip();
+            let (mut places, mut by_hand, mut imports) = (Vec::new(), Vec::new(), Vec::new());
+            for entry in capabilities.unwrap_or_default() {
+                match entry {
+                    Entry::One(node, settings) => {
+                        places.extend(node);
+                        by_hand.push(*settings);
+                    }
+                    Entry::Many(import) => imports.push(*import),
+                }
+            }
             let agent = Agent {
                 key: key.to_owned(),
                 base_path: base_path.unwrap_or(default_base),
@@ -89,14 +122,14 @@ impl<'d> Draft<'d> {
                     Some(Switch::On(news)) => Some(news),
                     Some(Switch::Default) | None => Some(store::NewsSettings::default()),
                 },
-                capabilities,
+                capabilities: by_hand,
                 packages: packages.unwrap_or_default(),
                 protocols: protocols.unwrap_or_default(),
                 rest,
                 cors,
                 access,
             };
-            Some(Self { node, file: 0, agent, capabilities: places })
+            Some(Self { node, file: 0, agent, capabilities: places, imports })
         })
     }
 

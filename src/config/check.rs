@@ -54,9 +54,20 @@ fn resolve<'d>(draft: &mut Draft<'d>, upstreams: &mut Upstreams<'d>, report: &Re
     // A capability that could not be read still uses what it names.
     let mut readable = draft.capabilities.iter().zip(&mut draft.agent.capabilities).peekable();
     for node in draft.node.get("capabilities").into_iter().flat_map(Node::children) {
-        let own = node.get("route").and_then(|route| route.get("upstream"));
+        let import = node.get("openapi");
+        let own = import.or(node.get("route")).and_then(|holder| holder.get("upstream"));
         uses_default |= own.is_none();
         let key = if own.is_some() { key_of(own) } else { default_key.clone() };
+        if let Some(section) = import {
+            if own.is_none() && default.is_none() {
+                let problem = Problem::error(section, "the description has no upstream").at_key();
+                report.add(problem.help("add `upstream` here, or to the agent"));
+            }
+            if let Some(import) = draft.imports.iter_mut().find(|import| import.node() == section) {
+                import.upstream = key.unwrap_or_default();
+            }
+            continue;
+        }
         if let Some((_, capability)) = readable.next_if(|(readable, _)| **readable == node) {
             capability.route.upstream = key.unwrap_or_default();
         }

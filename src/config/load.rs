@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::agent::Draft;
+use super::imports;
 use super::include::{self, Trouble};
 use super::part::{self, Part};
 use super::server::Server;
@@ -143,6 +144,7 @@ fn assemble<'d>(
     }
     let mut upstreams = Upstreams::new(upstreams, incomplete, report);
     check::check(&server, &mut agents, &mut upstreams, report);
+    imports::expand_all(&mut agents, &server.store, against.documents, report);
     if let Some(running) = against.running {
         check::reload::check(&server, &agents, running, main.root(), report);
     }

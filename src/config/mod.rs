@@ -3,6 +3,8 @@
 mod agent;
 mod check;
 mod diff;
+mod documents;
+pub mod imports;
 mod include;
 pub mod listen;
 mod load;
@@ -19,6 +21,7 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 
 pub use diff::changes;
+pub use documents::{Copy, Documents};
 pub use settings::Config;
 pub use shorthand::Shorthand;
 pub use source::{Reading, Source};

@@ -9,6 +9,8 @@ pub struct Shorthand {
     pub listen: Option<String>,
     /// `--upstream`: a service that every method and path is passed on to.
     pub upstream: Option<String>,
+    /// `--openapi`: a description of the service, by URL or as a file; its operations in place of every path.
+    pub openapi: Option<String>,
     /// `--talk`: a chat service.
     pub talk: Option<String>,
     /// `--dialect` of the chat service.
@@ -23,14 +25,18 @@ impl Shorthand {
         let mut file = Map::new();
         file.extend(self.listen.as_ref().map(|listen| ("listen".to_owned(), literal(listen))));
         let mut agent = Map::from_iter([("name".to_owned(), json!(self.name()))]);
-        agent.extend(self.upstream.as_ref().map(|upstream| ("upstream".to_owned(), literal(upstream))));
+        let upstream = self.upstream.clone().or_else(|| self.openapi.as_deref().and_then(origin_of));
+        agent.extend(upstream.as_ref().map(|upstream| ("upstream".to_owned(), literal(upstream))));
         if let Some(upstream) = &self.talk {
             let mut talk = Map::from_iter([("upstream".to_owned(), literal(upstream))]);
             talk.extend(self.dialect.as_ref().map(|dialect| ("dialect".to_owned(), literal(dialect))));
             talk.extend(self.model.as_ref().map(|model| ("model".to_owned(), literal(model))));
             agent.insert("talk".to_owned(), Value::Object(talk));
         }
-        if self.upstream.is_some() {
+        if let Some(openapi) = &self.openapi {
+            let key = if openapi.contains("://") { "url" } else { "file" };
+            agent.insert("capabilities".to_owned(), json!([{"openapi": {key: literal(openapi)}}]));
+        } else if self.upstream.is_some() {
             let capabilities = ["GET", "POST", "PUT", "DELETE"].map(|method| {
                 let id = format!("service.{}", method.to_ascii_lowercase());
                 json!({"id": id, "method": method, "endpoint": "/{*path}"})
@@ -44,6 +50,11 @@ impl Shorthand {
     fn name(&self) -> &'static str {
         if self.talk.is_some() { "Assistant" } else { "Service" }
     }
+}
+
+/// `http://host:1` of `http://host:1/openapi.json`: a service mostly describes itself.
+fn origin_of(url: &str) -> Option<String> {
+    Some(url.parse::<crate::net::Url>().ok()?.origin.to_string())
 }
 
 fn literal(text: &str) -> Value {

@@ -5,6 +5,7 @@ mod admission;
 mod agent_side;
 mod body;
 mod ctx;
+mod documents;
 mod drain;
 mod error;
 mod fields;
@@ -31,6 +32,7 @@ use arc_swap::ArcSwap;
 use crate::store::Store;
 use crate::telemetry::{AccessLog, Health, Metrics};
 
+pub use documents::{Fetcher, START, fetch_named};
 pub use live::{AssembleError, catalog};
 pub use process::{Process, StartError};
 pub use reload::{Origin, Reload, Reloaded, Status};

@@ -17,6 +17,7 @@ use tokio::sync::{Semaphore, watch};
 use tracing::{error, info, warn};
 
 use super::Gateway;
+use super::documents;
 use super::drain::Drain;
 use super::live::{AssembleError, Live};
 use super::proxy::Proxy;
@@ -174,6 +175,7 @@ impl Process {
         self.control.block_on(async {
             let mut stop = Stop::listen()?;
             tokio::spawn(beside);
+            let fetching = tokio::spawn(documents::keep(self.reload.clone(), self.reload.documents()));
             let watching = tokio::spawn(self.reload.watch());
             gateway.health.set(Phase::Serving);
             serving(&base);
@@ -182,6 +184,7 @@ impl Process {
             info!("stopping: open requests have {} s to end", patience.as_secs());
             gateway.health.set(Phase::Draining);
             watching.abort();
+            fetching.abort();
             gateway.drain.finish(patience, stop.wait()).await;
             finished.send_replace(true);
             gateway.store.close().await;

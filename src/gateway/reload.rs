@@ -149,10 +149,27 @@ impl Reload {
     /// Reads the configuration again and puts it in force, one reload at a time. An error is every problem of it; then
     /// nothing has changed.
     pub async fn now(&self) -> Result<Reloaded, Vec<Diagnostic>> {
+        let done = self.again().await;
+        self.shared.source.documents().look_again();
+        done
+    }
+
+    /// The same because what the configuration names elsewhere has changed, which is then not asked for anew.
+    pub(super) async fn again(&self) -> Result<Reloaded, Vec<Diagnostic>> {
         let shared = self.shared.clone();
         // Reading, compiling and looking at certificates takes a second for a thousand agents.
         let done = tokio::task::spawn_blocking(move || shared.reload()).await;
         done.unwrap_or_else(|_| Err(vec![self.shared.problem("the reload failed inside the gateway")]))
+    }
+
+    /// The documents that could not be fetched when it was last tried, and why.
+    pub fn missing_documents(&self) -> Vec<(String, String)> {
+        self.shared.source.documents().problems()
+    }
+
+    /// Copies of what the configuration names elsewhere.
+    pub(super) fn documents(&self) -> config::Documents {
+        self.shared.source.documents().clone()
     }
 
     /// Reloads on SIGHUP and when a file changes, for as long as the process serves.
