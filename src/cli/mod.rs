@@ -4,6 +4,7 @@ mod agent;
 mod catalog;
 mod check;
 mod demo;
+mod import;
 mod keys;
 mod news;
 mod process;
@@ -34,6 +35,7 @@ enum Command {
     Catalog(catalog::Catalog),
     Schema(schema::Schema),
     Demo(demo::Demo),
+    Import(Box<import::Import>),
     Talk(talk::Talk),
     News(news::News),
     Keys(keys::Command),
@@ -68,6 +70,7 @@ pub fn run() -> ExitCode {
         Command::Catalog(catalog) => catalog.run(),
         Command::Schema(schema::Schema {}) => schema::run(),
         Command::Demo(demo::Demo {}) => demo::run(),
+        Command::Import(import) => import.run(),
         Command::Talk(talk) => talk.run(),
         Command::News(news) => news.run(),
         Command::Keys(keys) => keys.run(),

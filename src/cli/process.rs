@@ -77,7 +77,13 @@ impl Operator for Running {
             let problems: Vec<String> = refused.problems.iter().map(problem).collect();
             json!({"at": timestamp(refused.at), "problems": problems})
         });
-        json!({"in_force_since": timestamp(status.in_force_since), "refused": refused})
+        let missing = self.reload.missing_documents().into_iter();
+        let documents: Vec<_> = missing.map(|(url, problem)| json!({"url": url, "problem": problem})).collect();
+        let mut said = json!({"in_force_since": timestamp(status.in_force_since), "refused": refused});
+        if let (Value::Object(said), false) = (&mut said, documents.is_empty()) {
+            said.insert("documents".to_owned(), documents.into());
+        }
+        said
     }
 
     fn token(&self) -> Option<Arc<Secret>> {

@@ -21,6 +21,9 @@ pub(super) struct Serve {
     /// Without a file: the service that every path is passed to.
     #[arg(long, value_name = "URL", conflicts_with = "config")]
     upstream: Option<String>,
+    /// Without a file: the OpenAPI description of the service, a URL or a file.
+    #[arg(long, value_name = "URL", conflicts_with = "config")]
+    openapi: Option<String>,
     /// Without a file: the chat backend.
     #[arg(long, value_name = "URL", conflicts_with = "config")]
     talk: Option<String>,
@@ -37,14 +40,20 @@ pub(super) struct Serve {
 
 impl Serve {
     pub(super) fn run(self) -> Result<(), Fault> {
-        let source = if self.upstream.is_none() && self.talk.is_none() {
+        let source = if self.upstream.is_none() && self.openapi.is_none() && self.talk.is_none() {
             if self.print {
-                return Err(Fault::new("--print needs --upstream or --talk: it writes the file that these stand for"));
+                return Err(Fault::new(
+                    "--print needs --upstream, --openapi or --talk: it writes the file that these stand for",
+                ));
             }
             Source::file(&self.file.config)
         } else {
-            let (upstream, talk, dialect, model) = (self.upstream, self.talk, self.dialect, self.model);
-            let text = Shorthand { listen: None, upstream, talk, dialect, model }.to_yaml();
+            if let Some(file) = self.openapi.as_ref().filter(|file| self.upstream.is_none() && !file.contains("://")) {
+                return Err(Fault(format!("--openapi {file} is a file: say where the service is with --upstream")));
+            }
+            let (upstream, openapi) = (self.upstream, self.openapi);
+            let (talk, dialect, model) = (self.talk, self.dialect, self.model);
+            let text = Shorthand { listen: None, upstream, openapi, talk, dialect, model }.to_yaml();
             if self.print {
                 say(&text);
                 return Ok(());

@@ -29,6 +29,7 @@ mod front;
 mod hostile;
 mod http2;
 mod idempotency;
+mod import;
 mod later;
 mod leaving;
 mod mapping;
