@@ -1,5 +1,5 @@
-//! The gateway and real software: llama.cpp, llmock, aimock, the A2A SDK and webagents. `.ci/components` installs them; where they are not
-//! found, these tests say so and pass.
+//! The gateway and real software: llama.cpp, llmock, aimock, the A2A SDK, webagents, Prism and httpbin. `.ci/components` installs
+//! them; where they are not found, these tests say so and pass.
 
 #![allow(
     clippy::unwrap_used,
@@ -18,6 +18,9 @@ mod support;
 
 #[path = "real/signatures.rs"]
 mod signatures;
+
+#[path = "real/import.rs"]
+mod import;
 
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};

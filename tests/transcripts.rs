@@ -138,7 +138,9 @@ impl Stage {
             let running = Running::start(&directory, &["demo"], &environment, Says::OnStdout);
             return Self { directory, addresses: [listen, admin], _running: vec![running] };
         };
-        fs::copy(example.join("gateway.yaml"), directory.path().join("gateway.yaml")).unwrap();
+        for file in fs::read_dir(example).unwrap().map(|file| file.unwrap().path()).filter(|file| file.is_file()) {
+            fs::copy(&file, directory.path().join(file.file_name().unwrap())).unwrap();
+        }
         // The demo runs for its services alone.
         let beside = [("ADMIN_LISTEN", "127.0.0.1:0".to_owned()), ("LISTEN", "127.0.0.1:0".to_owned())];
         let demo = [&environment[..2], &beside].concat();
