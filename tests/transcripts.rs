@@ -26,6 +26,10 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_restap-gateway");
 const LISTEN: &str = "127.0.0.1:8080";
 const ADMIN_LISTEN: &str = "127.0.0.1:9901";
 
+/// Where an agent calls its tool, and where a second gateway serves.
+const REST_LISTEN: &str = "127.0.0.1:8081";
+const PEER_LISTEN: &str = "127.0.0.1:8082";
+
 #[test]
 fn every_transcript_is_what_happens() {
     if Command::new("curl").arg("--version").output().is_err() {
@@ -112,8 +116,8 @@ fn pattern(expected: &str) -> Regex {
 /// Where a page's commands run: a directory of their own, and what the page talks to.
 struct Stage {
     directory: tempfile::TempDir,
-    /// The gateway's address, and the admin listener's.
-    addresses: [String; 2],
+    /// The gateway's address, the admin listener's, the agents' own and the second gateway's.
+    addresses: [String; 4],
     _running: Vec<Running>,
 }
 
@@ -127,16 +131,19 @@ impl Stage {
         for (name, text) in files(&fs::read_to_string(page).unwrap()) {
             fs::write(directory.path().join(name), text).unwrap();
         }
-        let [text, chat, listen, admin] = free_ports();
+        let [text, chat, listen, admin, rest, peer] = free_ports();
         let environment = [
             ("TEXT_SERVICE", format!("http://{text}")),
             ("CHAT_SERVICE", format!("http://{chat}")),
             ("ADMIN_LISTEN", admin.clone()),
             ("LISTEN", listen.clone()),
+            ("REST_LISTEN", rest.clone()),
+            ("PEER_LISTEN", peer.clone()),
         ];
+        let addresses = [listen, admin, rest, peer];
         let Some(example) = example else {
             let running = Running::start(&directory, &["demo"], &environment, Says::OnStdout);
-            return Self { directory, addresses: [listen, admin], _running: vec![running] };
+            return Self { directory, addresses, _running: vec![running] };
         };
         for file in fs::read_dir(example).unwrap().map(|file| file.unwrap().path()).filter(|file| file.is_file()) {
             fs::copy(&file, directory.path().join(file.file_name().unwrap())).unwrap();
@@ -145,14 +152,20 @@ impl Stage {
         let beside = [("ADMIN_LISTEN", "127.0.0.1:0".to_owned()), ("LISTEN", "127.0.0.1:0".to_owned())];
         let demo = [&environment[..2], &beside].concat();
         let services = Running::start(&directory, &["demo"], &demo, Says::OnStdout);
-        let gateway = Running::start(&directory, &["serve"], &environment, Says::OnStderr);
-        Self { directory, addresses: [listen, admin], _running: vec![gateway, services] }
+        let mut running = vec![services];
+        if example.join("peer.yaml").exists() {
+            fs::copy(example.join("peer.yaml"), directory.path().join("peer.yaml")).unwrap();
+            running.push(Running::start(&directory, &["serve", "-c", "peer.yaml"], &environment, Says::OnStderr));
+        }
+        running.push(Running::start(&directory, &["serve"], &environment, Says::OnStderr));
+        Self { directory, addresses, _running: running }
     }
 
     /// What a command prints, with the addresses that the page has.
     fn run(&self, command: &str) -> String {
-        let [listen, admin] = &self.addresses;
-        let command = command.replace(LISTEN, listen).replace(ADMIN_LISTEN, admin);
+        let shown = [LISTEN, ADMIN_LISTEN, REST_LISTEN, PEER_LISTEN];
+        let pairs = || shown.iter().zip(&self.addresses);
+        let command = pairs().fold(command.to_owned(), |command, (shown, real)| command.replace(shown, real));
         let programs = Path::new(PROGRAM).parent().unwrap().display();
         let output = Command::new("sh")
             .args(["-c", &format!("exec 2>&1\n{command}")])
@@ -162,7 +175,7 @@ impl Stage {
             .output()
             .unwrap();
         let printed = String::from_utf8(output.stdout).unwrap().replace("\r\n", "\n");
-        printed.trim().replace(listen, LISTEN).replace(admin, ADMIN_LISTEN)
+        pairs().fold(printed.trim().to_owned(), |printed, (shown, real)| printed.replace(real, shown))
     }
 }
 

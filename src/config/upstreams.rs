@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::part::Entry;
-use crate::net::Url;
+use crate::net::{AddressClass, Origin, Url};
 use crate::upstream::Settings;
 use crate::yaml::{Node, Problem, Report, nearest};
 
@@ -44,6 +44,13 @@ impl<'d> Upstreams<'d> {
                 let shared = file == 0 || settings.as_ref().is_some_and(|settings| settings.shared);
                 let key = if shared { name.to_owned() } else { format!("{}:{name}", node.document().name()) };
                 let settings = settings.map(|settings| Settings { name: key.clone(), ..settings });
+                if let Some(settings) = &settings {
+                    let servers = settings.servers.iter().map(|server| &server.url.origin);
+                    for origin in servers.chain([&settings.url.origin]) {
+                        let place = node.get("url").or(node.get("servers")).unwrap_or(node);
+                        forbid_metadata(origin, place, report);
+                    }
+                }
                 own.insert(name, index);
                 if shared
                     && let Some(earlier) = all.everywhere.insert(name, index).and_then(|index| all.known.get(index))
@@ -106,6 +113,7 @@ impl<'d> Upstreams<'d> {
         if !self.inline.contains_key(key) {
             match text.parse::<Url>() {
                 Ok(url) => {
+                    forbid_metadata(&url.origin, node, report);
                     self.inline.insert(key.to_owned(), Settings::at(key, url));
                 }
                 Err(error) => {
@@ -133,6 +141,14 @@ impl<'d> Upstreams<'d> {
             }
             None => problem.help("add it to `upstreams`, or write a URL"),
         }
+    }
+}
+
+/// Reports a service that is where a cloud hands out its machines' credentials: it would never be called.
+fn forbid_metadata<'d>(origin: &Origin, node: Node<'d>, report: &Report<'d>) {
+    if let Some(address) = origin.address().filter(|address| AddressClass::of(*address) == AddressClass::Metadata) {
+        let message = format!("{address} is where clouds keep their machines' credentials, and is never called");
+        report.add(Problem::error(node, message).help("name the service by another address"));
     }
 }
 

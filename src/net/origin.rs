@@ -1,6 +1,7 @@
 //! `Origin` and `Url`: where an operator says that a service is.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::str::FromStr;
 
 /// Scheme, host and port of a service.
@@ -51,6 +52,18 @@ impl Origin {
         let default = if self.tls { 443 } else { 80 };
         let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.to_string() };
         if self.port == default { host } else { format!("{host}:{}", self.port) }
+    }
+}
+
+impl Origin {
+    /// The address that the host is in whatever spelling, where it is no name.
+    pub fn address(&self) -> Option<IpAddr> {
+        let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.to_string() };
+        match url::Host::parse(&host).ok()? {
+            url::Host::Domain(_) => None,
+            url::Host::Ipv4(address) => Some(address.into()),
+            url::Host::Ipv6(address) => Some(address.into()),
+        }
     }
 }
 

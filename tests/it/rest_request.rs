@@ -101,7 +101,7 @@ fn callers_have_the_tool_only_where_a_group_of_theirs_names_it() {
     let service = Upstream::fixed("200 OK", "", "");
     let gateway = Gateway::start(&format!(
         "agent:\n  name: A\n  talk: off\n  rest: {{listen: 127.0.0.1:0, token: {TOKEN}, allow_private: [127.0.0.1], tls: {{ca: {}}}}}\n\
-         \x20 access: {{api_keys: {{one: key-of-the-first-caller, two: key-of-the-second-caller}}, groups: {{partners: ['api_key:one']}}, tools: {{partners: [rest], default: [news]}}}}\n",
+         \x20 access: {{api_keys: {{one: key-of-the-first-caller, two: key-of-the-second-caller}}, groups: {{partners: ['api_key:one']}}, tools: {{partners: [rest], everyone: [news]}}}}\n",
         authority()
     ));
     let call = Call::post("/rest_request", &json!({"method": "GET", "url": service.url()}));
@@ -255,6 +255,27 @@ fn a_section_that_can_not_work_says_why() {
             run(directory.path(), Some(&format!("agent: {{name: A, talk: off, rest: {rest}}}\n")), &["check"]);
         let printed = checked.stdout + &checked.stderr;
         assert!(checked.code == Some(0) && printed.contains(said), "{rest}: {printed}");
+    }
+}
+
+#[test]
+fn an_upstream_may_not_be_where_clouds_keep_their_credentials() {
+    let directory = TempDir::new().unwrap();
+    for upstream in
+        ["http://169.254.169.254/latest", "http://2852039166", "'http://[fd00:ec2::254]'", "http://0xa9fea9fe:80"]
+    {
+        let uses = "talk: off, capabilities: [{id: a, method: GET, endpoint: /a}]";
+        for file in [
+            format!("agent: {{name: A, upstream: {upstream}, {uses}}}\n"),
+            format!("upstreams: {{api: {{url: {upstream}}}}}\nagent: {{name: A, upstream: api, {uses}}}\n"),
+            format!(
+                "upstreams: {{api: {{servers: [{{url: 'http://127.0.0.1:1'}}, {{url: {upstream}}}]}}}}\nagent: {{name: A, upstream: api, {uses}}}\n"
+            ),
+        ] {
+            let checked = run(directory.path(), Some(&file), &["check"]);
+            let printed = checked.stdout + &checked.stderr;
+            assert!(checked.code == Some(1) && printed.contains("and is never called"), "{file}: {printed}");
+        }
     }
 }
 
