@@ -13,7 +13,7 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_restap-gateway");
 
 /// Documents of ours, which are always there, and of others, which are where somebody put them.
 const OURS: [&str; 4] = [
-    "tests/cases/openapi-minimal/13-form-only.yaml",
+    "tests/cases/openapi-minimal/12-array-and-scalar-body.yaml",
     "tests/cases/openapi-minimal/15-swagger2.yaml",
     "tests/cases/openapi-minimal/19-query-styles.yaml",
     "tests/cases/openapi-minimal/21-methods.yaml",
@@ -120,8 +120,12 @@ fn sample_call(capability: &Value) -> Call {
     }
     match capability.get("input_schema") {
         Some(schema) => {
-            call = call.header("content-type", "application/json");
-            call.body(sample(schema, schema, 0).to_string())
+            let body = sample(schema, schema, 0);
+            let types = capability["content_types"].as_array().into_iter().flatten().filter_map(Value::as_str);
+            match types.map(str::to_owned).find(|media_type| media_type.starts_with("text/")) {
+                Some(media_type) => call.header("content-type", &media_type).body(body.as_str().unwrap_or_default()),
+                None => call.header("content-type", "application/json").body(body.to_string()),
+            }
         }
         None => call,
     }
@@ -152,7 +156,13 @@ fn sample(schema: &Value, root: &Value, depth: usize) -> Value {
     if let Some(value) = schema.get("const").or(schema.get("default")) {
         return value.clone();
     }
-    for key in ["oneOf", "anyOf", "allOf"] {
+    if let Some(branches) = schema.get("allOf").and_then(Value::as_array) {
+        let mut own = schema.clone();
+        own.as_object_mut().unwrap().remove("allOf");
+        let parts = branches.iter().chain([&own]).map(|part| sample(part, root, depth + 1));
+        return parts.filter_map(|part| part.as_object().cloned()).flatten().collect::<Map<_, _>>().into();
+    }
+    for key in ["oneOf", "anyOf"] {
         if let Some(first) = schema.get(key).and_then(Value::as_array).and_then(|branches| branches.first()) {
             return sample(first, root, depth + 1);
         }
@@ -162,8 +172,12 @@ fn sample(schema: &Value, root: &Value, depth: usize) -> Value {
         "integer" | "number" => schema.get("minimum").filter(|it| it.as_f64() > Some(1.0)).cloned().unwrap_or(json!(1)),
         "boolean" => json!(true),
         "array" if depth > 4 => json!([]),
-        "array" => json!([sample(schema.get("items").unwrap_or(&json!({"type": "string"})), root, depth + 1)]),
+        "array" => {
+            let item = sample(schema.get("items").unwrap_or(&json!({"type": "string"})), root, depth + 1);
+            json!([item])
+        }
         "string" => json!(match schema["format"].as_str() {
+            Some("binary") => "YQ==".to_owned(),
             Some("date") => "2024-02-29".to_owned(),
             Some("date-time") => "2024-02-29T12:00:00Z".to_owned(),
             Some("uuid") => "f3bb16ab-295c-4f32-9856-4280fd541b93".to_owned(),
