@@ -44,8 +44,11 @@ impl<'d> Server<'d> {
             public_url,
         );
         let admin = fields.with("admin", "The operators' listener, or off.", |slot| slot.switch(admin));
-        let store =
-            fields.with("store", "Where feeds and conversations are kept: embedded or memory.", store::Settings::take);
+        let store = fields.with(
+            "store",
+            "Where feeds and conversations are kept: embedded, memory, postgres or redis.",
+            store::Settings::take,
+        );
         let limits = fields.with("limits", "What bounds every request.", limits);
         let doc = "Blocks of addresses whose X-Forwarded-For and Forwarded are believed.";
         let trusted_proxies = fields.optional("trusted_proxies", doc);

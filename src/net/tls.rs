@@ -128,6 +128,29 @@ impl Roots {
     }
 }
 
+/// What a client of another library needs to speak TLS as our own does: TLS 1.2 or 1.3, and the authorities of `ca` or the
+/// system's.
+pub fn client_config(settings: &Settings) -> Result<ClientConfig, Error> {
+    pingora::tls::install_default_crypto_provider();
+    let bundle = match &settings.ca {
+        Some(file) => file.clone(),
+        None => system_bundle()?,
+    };
+    let config = ClientConfig::builder_with_protocol_versions(&[&version::TLS12, &version::TLS13]);
+    Ok(config.with_root_certificates(bundle_of(&bundle)?.0).with_no_client_auth())
+}
+
+/// The authorities of `ca` or the system's as PEM, for a client of another library that reads them itself.
+pub fn bundle(settings: &Settings) -> Result<Vec<u8>, Error> {
+    pingora::tls::install_default_crypto_provider();
+    let bundle = match &settings.ca {
+        Some(file) => file.clone(),
+        None => system_bundle()?,
+    };
+    authorities(&bundle)?;
+    read(&bundle)
+}
+
 /// Whether a service with these settings is verified against the system's authorities.
 pub fn needs_system_roots(settings: &Settings) -> bool {
     settings.ca.is_none() && !settings.insecure
@@ -189,8 +212,12 @@ fn system_bundle() -> Result<PathBuf, Error> {
     SYSTEM_BUNDLES.iter().map(PathBuf::from).find(|file| file.is_file()).ok_or(Error::NoSystemBundle)
 }
 
-/// Reads a bundle as strictly as Pingora does, which takes certificates and nothing else.
 fn authorities(file: &Path) -> Result<Arc<CaType>, Error> {
+    Ok(bundle_of(file)?.1.into_iter().map(|der| WrappedX509::new(der, parse_x509)).collect::<Vec<_>>().into())
+}
+
+/// Reads a bundle as strictly as Pingora does, which takes certificates and nothing else.
+fn bundle_of(file: &Path) -> Result<(RootCertStore, Vec<Vec<u8>>), Error> {
     let pem = read(file)?;
     let problem = |problem: String| Error::Content { file: file.into(), problem };
     let mut store = RootCertStore::empty();
@@ -204,12 +231,12 @@ fn authorities(file: &Path) -> Result<Arc<CaType>, Error> {
         if !readable {
             return Err(problem(format!("holds a certificate that can't be read at part {number}")));
         }
-        authorities.push(WrappedX509::new(der, parse_x509));
+        authorities.push(der);
     }
     if authorities.is_empty() {
         return Err(problem("holds no certificate in PEM".into()));
     }
-    Ok(authorities.into())
+    Ok((store, authorities))
 }
 
 fn client_certificate(cert: &Path, key: &Path) -> Result<CertKey, Error> {

@@ -317,6 +317,11 @@ impl Bounds {
         self.retention.load().get(&agent).copied().unwrap_or_default()
     }
 
+    /// How long the items of every agent of gateway.yaml are kept.
+    pub(super) fn ages(&self) -> Vec<(AgentId, Duration)> {
+        self.retention.load().iter().map(|(agent, retention)| (*agent, retention.age)).collect()
+    }
+
     /// Takes other agents from now on.
     pub fn replace(&self, agents: HashMap<AgentId, Retention>) {
         self.retention.store(Arc::new(agents));

@@ -6,7 +6,7 @@ use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
 use super::engine::{Change, EnginePage, FeedChange, ItemBody, PageRead, Position, Put, Reader, StoredItem};
-use super::keys::{AgentId, CallerId, FeedId, OnceKey, QueryKey};
+use super::keys::{AgentId, CallerId, FeedId, Hash, OnceKey, QueryKey};
 use super::news_id::NewsId;
 use super::{Store, StoreError};
 use crate::restap::{NewsDraft, NewsItem, SessionId, Since};
@@ -78,7 +78,7 @@ pub struct Item {
 pub const PAGE_ITEMS_MAX: u32 = 1_000;
 
 /// Items that a feed takes at once; beyond that one a millisecond.
-const BURST: u64 = 2_000;
+pub(super) const BURST: u64 = 2_000;
 
 impl Store {
     /// Appends an item. `Ok` means that it is on stable storage; `Unavailable` means that it may be, and a repeat
@@ -123,8 +123,8 @@ impl Store {
     }
 
     /// Resolves when this process may have appended to a feed since the call. Whoever waits for an item calls it, reads
-    /// a page, and only then awaits it. It is a hint: other feeds wake it too, and what another process appends does
-    /// not, so the page is read again now and then anyway.
+    /// a page, and only then awaits it. It is a hint: other feeds wake it too, and what another process appends to
+    /// an embedded store does not, so the page is read again now and then anyway.
     pub fn arrival(&self, feed: FeedId) -> Notified<'_> {
         self.arrivals.of(feed).notified()
     }
@@ -161,6 +161,9 @@ impl Store {
             Since::Newest => Ok(Position::Newest),
             Since::Time(time) => Ok(Position::After(*time)),
             Since::Item(id) => {
+                if self.keys.secret().is_none() {
+                    return Err(StoreError::Unavailable("it is being opened"));
+                }
                 let id = self.keys.read_news_id(id).ok_or(StoreError::InvalidSince)?;
                 // An item of another feed is none that this one keeps: its reader begins with the oldest. The items
                 // of a query may stand in any feed, there the id's time is what counts.
@@ -255,7 +258,9 @@ impl Item {
 }
 
 /// Wakes those who wait for items, without a place for each feed: feeds share a few.
-pub(super) struct Arrivals([Notify; 64]);
+pub(super) struct Arrivals([Notify; MARKS]);
+
+const MARKS: usize = 64;
 
 impl Default for Arrivals {
     fn default() -> Self {
@@ -265,15 +270,34 @@ impl Default for Arrivals {
 
 impl Arrivals {
     fn of(&self, feed: FeedId) -> &Notify {
-        let [first, ..] = feed.hash;
+        self.at(mark(feed.hash))
+    }
+
+    fn at(&self, mark: u8) -> &Notify {
         // Of 64 notifies there is always one at an index below 64.
-        self.0.get(usize::from(first) % 64).unwrap_or(&self.0[0])
+        self.0.get(usize::from(mark) % MARKS).unwrap_or(&self.0[0])
     }
 
     /// Something was appended.
     pub(super) fn announce(&self, feed: FeedId) {
         self.of(feed).notify_waiters();
     }
+
+    /// Something was appended to a feed of this [`mark`], perhaps by another gateway.
+    pub(super) fn announce_mark(&self, mark: u8) {
+        self.at(mark).notify_waiters();
+    }
+
+    /// Something may have been appended anywhere.
+    pub(super) fn announce_all(&self) {
+        self.0.iter().for_each(Notify::notify_waiters);
+    }
+}
+
+/// Which of the few places a feed waits at: all that gateways tell one another of it.
+pub(super) fn mark(feed: Hash) -> u8 {
+    let [first, ..] = feed;
+    first % MARKS as u8
 }
 
 /// Gives out the timestamps of one feed. Correctness depends on the order of calls alone, never on the clock.

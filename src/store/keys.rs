@@ -3,6 +3,7 @@
 //! A session id, a caller or a query id is never a key of a table: what is stored is BLAKE3 under 32 bytes that lie
 //! beside the data, so a stolen database alone tells nobody which ids it knows, nor lets weak ones be guessed.
 
+use std::sync::{Arc, OnceLock};
 use std::{fmt, io};
 
 use base64::Engine as _;
@@ -19,7 +20,16 @@ pub type Hash = [u8; 16];
 
 /// 32 secret bytes, and the names made with them.
 #[derive(Clone)]
-pub struct Keys([u8; 32]);
+pub struct Keys {
+    /// Names agents, which are no secret.
+    agents: [u8; 32],
+    /// Names everything else. Of a shared engine it is known once its server is reached; what is named before has the
+    /// hash zero, which no engine takes.
+    secret: Arc<OnceLock<[u8; 32]>>,
+}
+
+/// Names the agents of a shared engine, whatever its key: their names are known before the server is reached.
+const SHARED_AGENTS: &[u8; 32] = b"restap-gateway agents, version 1";
 
 /// The secret is not 32 bytes in base64. It says nothing of the value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -95,25 +105,47 @@ impl Keys {
     pub fn random() -> io::Result<Self> {
         let mut secret = [0; 32];
         match getrandom(&mut secret, GetRandomFlags::empty())? {
-            32 => Ok(Self(secret)),
+            32 => Ok(Self::of(secret)),
             _ => Err(io::ErrorKind::UnexpectedEof.into()),
         }
+    }
+
+    /// These 32 bytes.
+    pub(super) fn of(secret: [u8; 32]) -> Self {
+        Self { agents: secret, secret: Arc::new(OnceLock::from(secret)) }
+    }
+
+    /// Names agents alone until it is unlocked.
+    pub(super) fn locked() -> Self {
+        Self { agents: *SHARED_AGENTS, secret: Arc::default() }
+    }
+
+    /// Takes the secret, in all clones; false if it is another one than before.
+    pub(super) fn unlock(&self, secret: [u8; 32]) -> bool {
+        *self.secret.get_or_init(|| secret) == secret
+    }
+
+    /// The 32 bytes, once they are known.
+    pub(super) fn secret(&self) -> Option<[u8; 32]> {
+        self.secret.get().copied()
     }
 
     /// Reads the secret as gateway.yaml and the key file have it, in base64.
     pub fn parse(secret: &Secret) -> Result<Self, InvalidKey> {
         let bytes = BASE64_STANDARD.decode(secret.expose().trim()).map_err(|_| InvalidKey)?;
-        bytes.try_into().map(Self).map_err(|_| InvalidKey)
+        bytes.try_into().map(Self::of).map_err(|_| InvalidKey)
     }
 
     /// The form that [`Keys::parse`] reads.
     pub fn to_secret(&self) -> Secret {
-        Secret::new(BASE64_STANDARD.encode(self.0))
+        Secret::new(BASE64_STANDARD.encode(self.secret.get().unwrap_or(&[0; 32])))
     }
 
     /// The agent under this key of gateway.yaml.
     pub fn agent(&self, key: &str) -> AgentId {
-        AgentId(self.hash("agent", &[key.as_bytes()]))
+        let mut hash = Hash::default();
+        hasher(&self.agents, "agent", &[key.as_bytes()]).finalize_xof().fill(&mut hash);
+        AgentId(hash)
     }
 
     /// The verified caller of this principal, such as `api_key:ci`.
@@ -213,7 +245,9 @@ impl Keys {
     /// it.
     pub(super) fn veil(&self, id: &str, text: &mut [u8]) {
         let mut stream = vec![0; text.len()];
-        self.hasher("veil", &[id.as_bytes()]).finalize_xof().fill(&mut stream);
+        if let Some(secret) = self.secret.get() {
+            hasher(secret, "veil", &[id.as_bytes()]).finalize_xof().fill(&mut stream);
+        }
         text.iter_mut().zip(stream).for_each(|(byte, veil)| *byte ^= veil);
     }
 
@@ -223,18 +257,20 @@ impl Keys {
 
     fn derive<const N: usize>(&self, purpose: &str, parts: &[&[u8]]) -> [u8; N] {
         let mut bytes = [0; N];
-        self.hasher(purpose, parts).finalize_xof().fill(&mut bytes);
+        if let Some(secret) = self.secret.get() {
+            hasher(secret, purpose, parts).finalize_xof().fill(&mut bytes);
+        }
         bytes
     }
+}
 
-    /// Every part is preceded by its length, so no two lists of parts read alike.
-    fn hasher(&self, purpose: &str, parts: &[&[u8]]) -> blake3::Hasher {
-        let mut hasher = blake3::Hasher::new_keyed(&self.0);
-        for part in std::iter::once(&purpose.as_bytes()).chain(parts) {
-            hasher.update(&(part.len() as u64).to_le_bytes()).update(part);
-        }
-        hasher
+/// Every part is preceded by its length, so no two lists of parts read alike.
+fn hasher(secret: &[u8; 32], purpose: &str, parts: &[&[u8]]) -> blake3::Hasher {
+    let mut hasher = blake3::Hasher::new_keyed(secret);
+    for part in std::iter::once(&purpose.as_bytes()).chain(parts) {
+        hasher.update(&(part.len() as u64).to_le_bytes()).update(part);
     }
+    hasher
 }
 
 impl fmt::Debug for Keys {
@@ -332,6 +368,20 @@ mod tests {
             assert!(Keys::parse(&Secret::new(bad)).is_err(), "{bad}");
         }
         assert_eq!(format!("{keys:?}"), "Keys(…)");
+    }
+
+    #[test]
+    fn what_is_named_before_the_secret_is_known_has_no_name() {
+        let (locked, session) = (Keys::locked(), session("0123456789abcdef"));
+        let agent = locked.agent("a");
+        assert_ne!(agent.0, Hash::default());
+        assert_eq!(locked.feed(agent, Some(&session)).hash, Hash::default());
+        assert_eq!(locked.rate(agent, "g", None).0, Hash::default());
+        let clone = locked.clone();
+        assert!(locked.unlock([7; 32]) && locked.unlock([7; 32]) && !locked.unlock([8; 32]));
+        assert_eq!(clone.agent("a"), agent);
+        assert_eq!(clone.feed(agent, Some(&session)).hash, Keys::of([7; 32]).feed(agent, Some(&session)).hash);
+        assert_ne!(clone.feed(agent, Some(&session)).hash, Hash::default());
     }
 
     #[test]

@@ -12,15 +12,21 @@ pub mod keys;
 pub mod lease;
 pub mod memory;
 pub mod once;
+pub mod postgres;
 pub mod query;
 pub mod rate;
+pub mod redis;
 pub mod settings;
 
 mod clock;
 mod news_id;
+mod shared;
 
 #[cfg(test)]
 mod contract;
+#[cfg(test)]
+#[path = "../../tests/servers.rs"]
+mod servers;
 
 use std::collections::HashMap;
 use std::io;
@@ -45,13 +51,15 @@ pub use settings::{NewsSettings, Settings};
 use embedded::Taken;
 use engine::{Bounds, Limits};
 use memory::Memory;
+use postgres::Postgres;
+use redis::Redis;
 
 /// Everything that the gateway keeps.
 pub struct Store {
     engine: Box<dyn Engine>,
     keys: Keys,
     bounds: Arc<Bounds>,
-    arrivals: feed::Arrivals,
+    arrivals: Arc<feed::Arrivals>,
 }
 
 /// Why a call failed, and whose fault that is.
@@ -153,6 +161,26 @@ pub enum OpenError {
         /// Its kind.
         kind: &'static str,
     },
+    /// A shared engine without a key.
+    #[error("a shared store needs store.key, the same for every gateway; `restap-gateway keys new --store` makes one")]
+    NoKey,
+    /// The address of a shared engine.
+    #[error("{0} can't be read")]
+    Url(&'static str),
+    /// TLS towards a shared engine.
+    #[error(transparent)]
+    Tls(#[from] crate::net::tls::Error),
+    /// The thread of a shared engine.
+    #[error("the system refuses a thread to the store: {0}")]
+    Thread(io::Error),
+    /// A shared engine that can be reached and can't be used.
+    #[error("store.{engine}: {problem}")]
+    Server {
+        /// Which one.
+        engine: &'static str,
+        /// Why, and what to do.
+        problem: String,
+    },
     /// Two processes have it.
     #[error("{} is in use by {holders}; stop one of them, or give this gateway a store.embedded.path of its own", path.display())]
     InUse {
@@ -196,12 +224,35 @@ pub fn open(
             let engine = taken.open(bounds.clone(), clock)?;
             Ok(Store::new(engine, keys, bounds))
         }
+        settings::Engine::Postgres(server) => {
+            let key = settings.shared_key().ok_or(OpenError::NoKey)?;
+            let (bounds, arrivals) = (shared_bounds(agents), Arc::<feed::Arrivals>::default());
+            let (engine, keys) = Postgres::open(server, &key, bounds.clone(), None, arrivals.clone())?;
+            Ok(Store::waking(engine, keys, bounds, arrivals))
+        }
+        settings::Engine::Redis(server) => {
+            let key = settings.shared_key().ok_or(OpenError::NoKey)?;
+            let (bounds, arrivals) = (shared_bounds(agents), Arc::<feed::Arrivals>::default());
+            let (engine, keys) = Redis::open(server, &key, bounds.clone(), None, arrivals.clone())?;
+            Ok(Store::waking(engine, keys, bounds, arrivals))
+        }
     }
+}
+
+/// The engine's own limits are those of its server.
+fn shared_bounds(agents: &[(&str, NewsSettings)]) -> Arc<Bounds> {
+    let limits = Limits { bytes: u64::MAX, ..Limits::default() };
+    Arc::new(Bounds::new(limits, retention(&Keys::locked(), agents)))
 }
 
 impl Store {
     fn new(engine: impl Engine, keys: Keys, bounds: Arc<Bounds>) -> Arc<Self> {
-        Arc::new(Self { engine: Box::new(engine), keys, bounds, arrivals: feed::Arrivals::default() })
+        Self::waking(engine, keys, bounds, Arc::default())
+    }
+
+    /// With an engine that says itself what other gateways append.
+    fn waking(engine: impl Engine, keys: Keys, bounds: Arc<Bounds>, arrivals: Arc<feed::Arrivals>) -> Arc<Self> {
+        Arc::new(Self { engine: Box::new(engine), keys, bounds, arrivals })
     }
 
     /// How things are named.

@@ -41,6 +41,11 @@ impl Rate {
         self.count
     }
 
+    /// In so many milliseconds.
+    pub(super) fn period_ms(self) -> u64 {
+        self.period_ms
+    }
+
     /// What a bucket holds: below 2^53, so that engines that count in floating point are exact.
     fn capacity(self) -> u64 {
         self.count * self.period_ms

@@ -42,7 +42,11 @@ fn open(path: &Path, limits: Limits, clock: Arc<dyn Clock>) -> Arc<Store> {
 /// As gateway.yaml opens it, with the key beside the data.
 fn serve(path: &Path) -> Result<Arc<Store>, OpenError> {
     let engine = settings::Engine::Embedded { path: path.to_owned(), max_size: 1 << 30 };
-    crate::store::open(&Settings { engine, key: None }, &[("a", NewsSettings::default())], Arc::new(SystemClock))
+    crate::store::open(
+        &Settings { engine, key: None, previous_key: None },
+        &[("a", NewsSettings::default())],
+        Arc::new(SystemClock),
+    )
 }
 
 fn refusal(path: &Path) -> String {
