@@ -76,8 +76,9 @@ impl Server {
         Some(server)
     }
 
-    pub fn port(&self) -> u16 {
-        self.port
+    /// `postgres` or `redis`.
+    pub fn scheme(&self) -> &'static str {
+        self.scheme
     }
 
     /// As gateway.yaml names it.

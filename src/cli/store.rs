@@ -53,6 +53,12 @@ fn directory(config: &Path) -> Result<PathBuf, Fault> {
         Engine::Memory => {
             Err(Fault::new("store is in memory: it ends with its process, and there is nothing to copy or to check"))
         }
+        Engine::Postgres(_) => Err(Fault::new(
+            "store is on PostgreSQL, whose own tools copy and check it: pg_dump --schema restap, pg_amcheck",
+        )),
+        Engine::Redis(_) => {
+            Err(Fault::new("store is on Redis, whose own tools copy and check it: BGSAVE or its append-only file"))
+        }
     }
 }
 

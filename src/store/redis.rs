@@ -135,7 +135,7 @@ macro_rules! arguments {
 }
 
 /// Numbers are written in decimal.
-fn number(number: impl ToString) -> Vec<u8> {
+fn number<T: ToString + Copy>(number: T) -> Vec<u8> {
     number.to_string().into_bytes()
 }
 

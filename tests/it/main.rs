@@ -24,6 +24,7 @@ mod command_line;
 mod dialects;
 mod discovery;
 mod favorite_color;
+mod fleet;
 mod following;
 mod front;
 mod hostile;
@@ -44,6 +45,8 @@ mod report;
 mod rest_request;
 mod second_attempts;
 mod secrets;
+#[path = "../servers.rs"]
+mod servers;
 mod sessions;
 mod shared_store;
 mod store_command;

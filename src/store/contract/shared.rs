@@ -12,10 +12,12 @@ use crate::store::{FeedId, Keys, NewItem, OpenError, PageRequest, Receipt, Store
 pub(crate) struct SharedBench {
     pub(in crate::store) engine: &'static str,
     /// Opens the store once more, as another gateway.
-    pub(in crate::store) open: Box<dyn Fn(&SharedKey) -> Result<Arc<Store>, OpenError> + Sync>,
+    pub(in crate::store) open: Box<Open>,
     /// Cuts all connections to it.
     pub(in crate::store) cut: Box<dyn Fn()>,
 }
+
+type Open = dyn Fn(&SharedKey) -> Result<Arc<Store>, OpenError> + Sync;
 
 /// Makes a test of every function; `$bench` is a function that returns a [`SharedBench`], or `None` where the server is
 /// not installed.
@@ -139,7 +141,7 @@ pub(crate) async fn closing_finishes_what_was_accepted(bench: SharedBench) {
     }
     tokio::task::yield_now().await;
     store.close().await;
-    let accepted = posts.join_all().await.into_iter().filter(Result::is_ok).count();
+    let accepted = posts.join_all().await.into_iter().flatten().count();
     let again = (bench.open)(&key(1, None)).unwrap();
     assert_eq!(read_all(&again).await.len(), accepted);
     assert_eq!(post_one(&store, "late").await, Err(StoreError::Unavailable("it is closed")));
