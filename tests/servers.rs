@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, geteuid, kill_process_group};
+use rustix::process::{Pid, Signal, geteuid, kill_process};
 use tempfile::TempDir;
 
 /// How long a server may take to start.
@@ -102,21 +102,17 @@ impl Server {
     /// Ends it as `kill -9` does.
     pub fn kill(&mut self) {
         if let Some(mut process) = self.process.take() {
-            let group = Pid::from_child(&process);
-            let _ = kill_process_group(group, Signal::KILL);
+            let all = family(&process);
+            signal(&all, Signal::KILL);
             let _ = process.wait();
-            wait_until(|| {
-                TcpListener::bind(("127.0.0.1", self.port)).is_ok()
-                    && rustix::process::test_kill_process_group(group).is_err()
-            });
+            wait_until(|| !all.iter().any(|pid| is_running(*pid)));
         }
     }
 
     /// Stops it in the middle of things, or lets it go on.
     pub fn freeze(&self, frozen: bool) {
-        let signal = if frozen { Signal::STOP } else { Signal::CONT };
         if let Some(process) = &self.process {
-            kill_process_group(Pid::from_child(process), signal).unwrap();
+            signal(&family(process), if frozen { Signal::STOP } else { Signal::CONT });
         }
     }
 
@@ -168,6 +164,39 @@ pub fn sql(url: &str, statement: &str) -> String {
     let output = Command::new(psql).args(["-X", "-A", "-t", "-c", statement, url]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+/// A process and all below it: those of PostgreSQL are in groups of their own.
+fn family(process: &Child) -> Vec<Pid> {
+    let parents: Vec<(i32, i32)> = fs::read_dir("/proc")
+        .unwrap()
+        .flatten()
+        .filter_map(|entry| {
+            let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
+            let parent = stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()?;
+            Some((entry.file_name().to_str()?.parse().ok()?, parent))
+        })
+        .collect();
+    let mut all = vec![i32::try_from(process.id()).unwrap()];
+    let mut at = 0;
+    while let Some(parent) = all.get(at).copied() {
+        all.extend(parents.iter().filter(|(_, of)| *of == parent).map(|(pid, _)| *pid));
+        at += 1;
+    }
+    all.into_iter().filter_map(Pid::from_raw).collect()
+}
+
+/// Whether it has not ended, even if nobody has asked for its end yet.
+fn is_running(process: Pid) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero())).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+}
+
+fn signal(processes: &[Pid], signal: Signal) {
+    for process in processes {
+        // One that has just ended needs none.
+        let _ = kill_process(*process, signal);
+    }
 }
 
 fn postgres_bin() -> Option<PathBuf> {

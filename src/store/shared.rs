@@ -36,7 +36,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(3);
 
 /// How often what is out of date is looked for, and how much is removed at once.
 pub(super) const SWEEP_EVERY: Duration = Duration::from_secs(10);
-pub(super) const SWEEP_SLICE: i32 = 200;
+pub(super) const SWEEP_SLICE: i32 = 50;
 
 /// Bytes of a page, which has at least one item. What lies beyond is `more`.
 pub(super) const PAGE_BYTES_MAX: usize = 8 << 20;
