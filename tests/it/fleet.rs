@@ -25,8 +25,8 @@ macro_rules! on_every_engine {
             $(
                 #[test]
                 fn $test() {
-                    if let Some(server) = crate::servers::Server::postgres(&[]) {
-                        super::$test(server);
+                    if let Some(mut server) = crate::servers::Server::postgres(&[]) {
+                        super::$test(&mut server);
                     }
                 }
             )*
@@ -36,8 +36,8 @@ macro_rules! on_every_engine {
                 #[test]
                 fn $test() {
                     let durable = ["--appendonly", "yes", "--appendfsync", "always"];
-                    if let Some(server) = crate::servers::Server::redis(&durable) {
-                        super::$test(server);
+                    if let Some(mut server) = crate::servers::Server::redis(&durable) {
+                        super::$test(&mut server);
                     }
                 }
             )*
@@ -110,7 +110,7 @@ fn write(gateways: &[Gateway], writer: usize, session: Option<&str>, log: &Log) 
 
 /// Follows a feed over all gateways until it is over and everything was read; returns what it has seen, in order.
 fn poll(gateways: &[Gateway], poller: usize, session: Option<&str>, log: &Log) -> Vec<String> {
-    let by_timestamp = poller % 2 == 0;
+    let by_timestamp = poller.is_multiple_of(2);
     let (mut since, mut last, mut seen, mut turn) = (1, 0, Vec::new(), poller);
     loop {
         let over = log.over.load(Ordering::SeqCst);
@@ -149,8 +149,8 @@ fn judge(seen: &[String], log: &Log) {
     assert!(missed.is_empty(), "{} of {} were lost: {missed:?}", missed.len(), acknowledged.len());
 }
 
-fn every_poller_sees_each_item_once_in_order(server: Server) {
-    let gateways: [Gateway; 3] = fleet(&server, AGENT);
+fn every_poller_sees_each_item_once_in_order(server: &mut Server) {
+    let gateways: [Gateway; 3] = fleet(server, AGENT);
     let (writers, pollers) = if soak().is_some() { (16, 8) } else { (4, 4) };
     // One feed of an agent and one of a session, each with writers and pollers of its own.
     let logs = [(None, Log::default()), (Some(A), Log::default())];
@@ -167,7 +167,9 @@ fn every_poller_sees_each_item_once_in_order(server: Server) {
             scope.spawn(move || write(gateways, writer, *session, log));
         }
         std::thread::sleep(seconds(3));
-        logs.iter().for_each(|(_, log)| log.over.store(true, Ordering::SeqCst));
+        for (_, log) in &logs {
+            log.over.store(true, Ordering::SeqCst);
+        }
         for (poller, log) in following {
             // What is acknowledged last may be read after the poller has left.
             let mut seen = poller.join().unwrap();
@@ -185,7 +187,7 @@ fn every_poller_sees_each_item_once_in_order(server: Server) {
     eprintln!("{}: {total} items", server.scheme());
 }
 
-fn turns_of_one_session_never_interleave(server: Server) {
+fn turns_of_one_session_never_interleave(server: &mut Server) {
     let running = AtomicUsize::new(0);
     let together = Arc::new(AtomicUsize::new(0));
     let seen = together.clone();
@@ -199,7 +201,7 @@ fn turns_of_one_session_never_interleave(server: Server) {
         running.fetch_sub(1, Ordering::SeqCst);
         exchange.send(end("stop"));
     });
-    let gateways: [Gateway; 2] = fleet(&server, &chatting(&upstream.url()));
+    let gateways: [Gateway; 2] = fleet(server, &chatting(&upstream.url()));
     std::thread::scope(|scope| {
         for gateway in &gateways {
             for number in 0..4 {
@@ -213,9 +215,9 @@ fn turns_of_one_session_never_interleave(server: Server) {
     assert_eq!(lengths, [1, 3, 5, 7, 9, 11, 13, 15], "each turn saw all that came before it");
 }
 
-fn what_one_gateway_accepts_another_one_answers(server: Server) {
+fn what_one_gateway_accepts_another_one_answers(server: &mut Server) {
     let upstream = Upstream::chat(&(delta("ok") + &end("stop")));
-    let [one, other]: [Gateway; 2] = fleet(&server, &chatting(&upstream.url()));
+    let [one, other]: [Gateway; 2] = fleet(server, &chatting(&upstream.url()));
     let body = json!({"message": "hi", "dispatch_id": "d", "query_id": "q"});
     let accepted = one.post("/talk", &body);
     assert_eq!(accepted.status, 202);
@@ -232,8 +234,8 @@ fn what_one_gateway_accepts_another_one_answers(server: Server) {
     assert_eq!(upstream.requests().len(), 1);
 }
 
-fn a_repeat_at_another_gateway_gets_the_first_answer(server: Server) {
-    let gateways: [Gateway; 2] = fleet(&server, AGENT);
+fn a_repeat_at_another_gateway_gets_the_first_answer(server: &mut Server) {
+    let gateways: [Gateway; 2] = fleet(server, AGENT);
     let post = |gateway: &Gateway, message: &str| {
         let call = Call::post("/news", &json!({"type": "note", "message": message})).session(A);
         gateway.call(&call.header("Idempotency-Key", "once"))
@@ -249,8 +251,8 @@ fn a_repeat_at_another_gateway_gets_the_first_answer(server: Server) {
     assert_eq!(page["items"].as_array().unwrap().len(), 1);
 }
 
-fn an_item_wakes_who_waits_at_another_gateway(server: Server) {
-    let [one, other]: [Gateway; 2] = fleet(&server, AGENT);
+fn an_item_wakes_who_waits_at_another_gateway(server: &mut Server) {
+    let [one, other]: [Gateway; 2] = fleet(server, AGENT);
     let mut since = 1;
     for round in 0..4 {
         let message = format!("round {round}");
@@ -265,8 +267,8 @@ fn an_item_wakes_who_waits_at_another_gateway(server: Server) {
     }
 }
 
-fn nothing_acknowledged_is_lost_when_the_engine_is_killed(mut server: Server) {
-    let gateways: [Gateway; 2] = fleet(&server, AGENT);
+fn nothing_acknowledged_is_lost_when_the_engine_is_killed(server: &mut Server) {
+    let gateways: [Gateway; 2] = fleet(server, AGENT);
     let log = Log::default();
     let rounds = soak().map_or(2, |seconds| seconds / 3);
     std::thread::scope(|scope| {
@@ -304,9 +306,9 @@ fn nothing_acknowledged_is_lost_when_the_engine_is_killed(mut server: Server) {
     });
 }
 
-fn a_gateway_starts_without_its_engine_and_recovers(mut server: Server) {
+fn a_gateway_starts_without_its_engine_and_recovers(server: &mut Server) {
     server.kill();
-    let gateway = Gateway::start(&file(&server, AGENT));
+    let gateway = Gateway::start(&file(server, AGENT));
     assert_eq!(gateway.admin("/ready").0, 503);
     gateway.post("/news", &json!({"type": "note"})).refused(503, "store_unavailable");
     gateway.get("/news?since_id=news_0").refused(503, "store_unavailable");
@@ -317,8 +319,8 @@ fn a_gateway_starts_without_its_engine_and_recovers(mut server: Server) {
     assert_eq!(gateway.get("/news").ok()["items"][0]["message"], "x");
 }
 
-fn an_engine_that_does_not_answer_is_503_and_then_recovers(server: Server) {
-    let gateway = Gateway::start(&file(&server, AGENT));
+fn an_engine_that_does_not_answer_is_503_and_then_recovers(server: &mut Server) {
+    let gateway = Gateway::start(&file(server, AGENT));
     gateway.post("/news", &json!({"type": "note", "message": "before"})).ok();
     server.freeze(true);
     let began = Instant::now();
@@ -336,10 +338,10 @@ fn an_engine_that_does_not_answer_is_503_and_then_recovers(server: Server) {
     assert!(said.len() <= 3, "a 503 is at most one item: {said:?}");
 }
 
-fn a_gateway_with_another_key_does_not_start(server: Server) {
-    drop(Gateway::start(&file(&server, AGENT)));
+fn a_gateway_with_another_key_does_not_start(server: &mut Server) {
+    drop(Gateway::start(&file(server, AGENT)));
     let directory = TempDir::new().unwrap();
-    let listen = format!("listen: 127.0.0.1:0\nadmin: off\n{}", file_with(&server, OTHER_KEY, AGENT));
+    let listen = format!("listen: 127.0.0.1:0\nadmin: off\n{}", file_with(server, OTHER_KEY, AGENT));
     let refused = run(directory.path(), Some(&listen), &["serve"]);
     assert_eq!(refused.code, Some(1));
     assert!(
@@ -348,8 +350,8 @@ fn a_gateway_with_another_key_does_not_start(server: Server) {
         refused.stderr
     );
     let rotated = format!("{OTHER_KEY}\n  previous_key: {KEY}");
-    drop(Gateway::start(&file_with(&server, &rotated, AGENT)));
-    drop(Gateway::start(&file_with(&server, OTHER_KEY, AGENT)));
+    drop(Gateway::start(&file_with(server, &rotated, AGENT)));
+    drop(Gateway::start(&file_with(server, OTHER_KEY, AGENT)));
 }
 
 #[test]
