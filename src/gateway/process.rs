@@ -25,8 +25,9 @@ use super::reload::{self, Origin, Reload};
 use crate::config::Config;
 use crate::front::{BindError, Door, HeaderTimeout, Listen, Listener, Server, SocketFile};
 use crate::net::{Client, Roots, tls};
+use crate::store::health::CLOCK_AHEAD_ALARM;
 use crate::store::{self, Store, SystemClock};
-use crate::telemetry::{AccessLog, Health, Metrics, Phase, logs};
+use crate::telemetry::{AccessLog, Health, Metrics, Phase, StoreMetrics, StoreState, logs};
 use crate::upstream;
 
 /// How long an HTTP/2 connection may rest.
@@ -135,7 +136,7 @@ impl Process {
     pub fn store_problem(&self) -> watch::Receiver<Option<String>> {
         let (problem, watched) = watch::channel(None);
         let store = self.gateway.store.clone();
-        self.control.spawn(watch_store(store, problem));
+        self.control.spawn(watch_store(store, self.gateway.metrics.store.clone(), problem));
         watched
     }
 
@@ -261,10 +262,25 @@ impl Stop {
     }
 }
 
-/// Logs when the store becomes unusable and when it is back.
-async fn watch_store(store: Arc<Store>, problem: watch::Sender<Option<String>>) {
+/// Measures the store, and logs when it becomes unusable and when it is back.
+async fn watch_store(store: Arc<Store>, metrics: StoreMetrics, problem: watch::Sender<Option<String>>) {
+    let mut was_ahead = false;
     loop {
         let health = store.health().await;
+        metrics.set(StoreState {
+            engine: health.engine,
+            readable: health.readable,
+            writable: health.writable,
+            feeds: health.feeds,
+            bytes: health.bytes,
+            removed: health.removed,
+            clock_ahead: health.clock_ahead,
+        });
+        let is_ahead = health.clock_ahead >= CLOCK_AHEAD_ALARM;
+        if !std::mem::replace(&mut was_ahead, is_ahead) && is_ahead {
+            let ahead = health.clock_ahead.as_secs();
+            warn!("the newest item is {ahead} s in the future: the clock was ahead, and timestamps rise from there");
+        }
         let now =
             if health.writable { None } else { Some(health.problem.unwrap_or_else(|| "it can't be written".into())) };
         let changed = problem.send_if_modified(|before| {

@@ -1,5 +1,6 @@
 //! The contract of an engine, as tests: [`hold`] runs all of them over one. Every engine passes the same.
 
+mod crowd;
 mod feeds;
 mod order;
 mod rates;
@@ -16,6 +17,7 @@ use super::{AgentId, Clock, FeedId, Keys, NewItem, Page, PageRequest, Receipt, S
 use crate::restap::{NewsDraft, SessionId, Since};
 use crate::yaml::Secret;
 
+pub(crate) use crowd::*;
 pub(crate) use feeds::*;
 pub(crate) use order::*;
 pub(crate) use rates::*;
@@ -75,6 +77,7 @@ macro_rules! hold {
             a_clock_that_steps_back_locks_nobody_out
             counters_are_bounded_and_those_in_use_stay
             pollers_see_every_item_once_whatever_happens
+            a_clock_set_back_an_hour_in_mid_run_changes_nothing
         }
     };
     ($bench:path: $($test:ident)*) => {

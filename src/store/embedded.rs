@@ -43,6 +43,7 @@ use crate::yaml::Secret;
 pub use inspect::{InspectError, backup, check};
 pub use place::{DATABASE, KEY};
 
+use batch::Outcome;
 use database::{Role, Unusable};
 use place::Place;
 use readers::Readers;
@@ -110,7 +111,8 @@ impl Taken {
         let refused = |source| OpenError::directory(&path, source);
         self.place.take_reserve().map_err(refused)?;
         let (place, status) = (Arc::new(self.place), Arc::<Status>::default());
-        status.record(database::item_bytes(&connection).unwrap_or_default(), 0);
+        let bytes = database::item_bytes(&connection).unwrap_or_default();
+        status.record(Outcome { bytes, newest: 0, removed: 0 });
         let readers = Arc::new(Readers::start(&path).map_err(refused)?);
         let worker = Worker::new(connection, place.clone(), readers.clone(), bounds, clock.clone(), status.clone());
         let writer = Writer::start(worker).map_err(refused)?;
@@ -152,7 +154,7 @@ impl Engine for Embedded {
     }
 
     async fn health(&self) -> Health {
-        let readable = self.readers.read(|connection| Ok(database::item_bytes(connection)?)).await;
+        let readable = self.readers.read(|connection| Ok(database::feeds(connection)?)).await;
         let problem = self.status.problem();
         Health {
             engine: "embedded",
@@ -161,7 +163,9 @@ impl Engine for Embedded {
             problem: problem.or_else(|| readable.as_ref().err().map(ToString::to_string)),
             readable: readable.is_ok(),
             clock_ahead: Duration::from_millis(self.status.newest().saturating_sub(self.clock.unix_ms())),
+            feeds: readable.unwrap_or_default(),
             bytes: self.status.bytes(),
+            removed: self.status.removed(),
         }
     }
 

@@ -17,8 +17,13 @@ pub struct Health {
     pub problem: Option<String>,
     /// How far the newest timestamp lies in the future: the clock was ahead once and has stepped back.
     pub clock_ahead: Duration,
+    /// How many feeds there are.
+    pub feeds: u64,
     /// Bytes of all items.
     pub bytes: u64,
+    /// Items that retention and caps have removed since the store was opened here; those that another process removes
+    /// are counted there.
+    pub removed: u64,
 }
 
 /// From here on a clock that was ahead is worth a warning.

@@ -99,8 +99,8 @@ impl Engine for Memory {
     }
 
     async fn health(&self) -> Health {
-        let facts = self.with(|kept, now| Ok((kept.feeds.bytes(), kept.feeds.newest().saturating_sub(now))));
-        let (bytes, ahead) = facts.as_ref().copied().unwrap_or_default();
+        let facts = self.with(|kept, now| Ok((kept.feeds.counts(), kept.feeds.newest().saturating_sub(now))));
+        let ((feeds, bytes, removed), ahead) = facts.as_ref().copied().unwrap_or_default();
         Health {
             engine: "memory",
             promise: "an acknowledged item is lost when the process ends",
@@ -108,7 +108,9 @@ impl Engine for Memory {
             writable: facts.is_ok(),
             problem: facts.err().map(|error| error.to_string()),
             clock_ahead: Duration::from_millis(ahead),
+            feeds,
             bytes,
+            removed,
         }
     }
 

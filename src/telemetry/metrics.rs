@@ -7,9 +7,10 @@ use std::time::{Duration, SystemTime};
 
 use prometheus::core::Collector;
 use prometheus::{
-    Encoder, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
-    TextEncoder,
+    Encoder, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
 };
+
+use super::store_metrics::StoreMetrics;
 
 /// Upper bounds in seconds, from a local answer to a slow model.
 const LATENCY_BUCKETS: &[f64] =
@@ -38,8 +39,8 @@ pub struct Metrics {
     pub connections: IntGauge,
     /// Requests that are being answered.
     pub requests_in_flight: IntGauge,
-    /// How long a durable append took.
-    pub append_latency: Histogram,
+    /// How the store is.
+    pub store: StoreMetrics,
     /// Access lines that a slow stdout lost.
     pub access_lines_dropped: IntCounter,
 }
@@ -164,13 +165,7 @@ impl Metrics {
                 &registry,
                 IntGauge::new("restap_requests_in_flight", "Requests that are being answered.")?,
             )?,
-            append_latency: register(
-                &registry,
-                Histogram::with_opts(
-                    HistogramOpts::new("restap_news_append_seconds", "How long a durable append of a news item took.")
-                        .buckets(LATENCY_BUCKETS.to_vec()),
-                )?,
-            )?,
+            store: StoreMetrics::new(&registry)?,
             access_lines_dropped: register(
                 &registry,
                 IntCounter::new(
@@ -263,7 +258,7 @@ impl Metrics {
     }
 }
 
-fn register<C: Collector + Clone + 'static>(registry: &Registry, metric: C) -> Result<C, prometheus::Error> {
+pub(super) fn register<C: Collector + Clone + 'static>(registry: &Registry, metric: C) -> Result<C, prometheus::Error> {
     registry.register(Box::new(metric.clone()))?;
     Ok(metric)
 }
@@ -278,6 +273,7 @@ fn status_text(status: u16, digits: &mut [u8; 3]) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::telemetry::StoreState;
 
     #[test]
     fn what_is_counted_stands_in_the_text() {
@@ -296,6 +292,10 @@ mod tests {
         metrics.upstream_error("u", "upstream_error");
         metrics.news_append("a", "stored");
         metrics.news_read("a", "empty");
+        metrics.store.waiting("a").set(0);
+        let (readable, writable, clock_ahead) = (true, true, Duration::ZERO);
+        let (feeds, bytes, removed) = (0, 0, 0);
+        metrics.store.set(StoreState { engine: "e", readable, writable, feeds, bytes, removed, clock_ahead });
         metrics.config_reload("applied");
         metrics.server_up("u", "http://127.0.0.1");
         metrics.server_ejections("u", "http://127.0.0.1");

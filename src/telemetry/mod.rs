@@ -4,8 +4,10 @@ pub mod health;
 pub mod logs;
 pub mod metrics;
 pub mod settings;
+pub mod store_metrics;
 
 pub use health::{Health, Phase};
 pub use logs::AccessLog;
 pub use metrics::Metrics;
 pub use settings::Settings;
+pub use store_metrics::{StoreMetrics, StoreState};

@@ -23,6 +23,8 @@ mod chain;
 mod command_line;
 mod dialects;
 mod discovery;
+mod disk;
+mod endurance;
 mod favorite_color;
 mod fleet;
 mod following;

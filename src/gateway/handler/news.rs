@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use http::{HeaderMap, Method};
 use pingora::proxy::Session;
+use prometheus::IntGauge;
 use serde_json::json;
 
 use crate::gateway::ctx::RequestCtx;
@@ -18,7 +19,7 @@ use crate::gateway::respond::{self, Answer, Failed};
 use crate::gateway::{Gateway, body, queries};
 use crate::restap::{ErrorCode, NewsDraft, Prefer, SessionId, Since};
 use crate::store::settings::NewsSessions;
-use crate::store::{NewItem, NewsSettings, OnceScope, Page, PageRequest, Reader};
+use crate::store::{NewItem, NewsSettings, OnceScope, Page, PageRequest, Reader, StoreError};
 
 /// Items of a page where the reader does not say.
 const LIMIT_DEFAULT: u32 = 100;
@@ -81,7 +82,7 @@ async fn post(
     let once = key.or(posting.dispatch_id).map(|key| gateway.store.keys().once(scope, &key, &body));
     let began = Instant::now();
     let receipt = gateway.store.append(NewItem { feed, opener: ctx.who.id, draft: &draft, once }).await?;
-    gateway.metrics.append_latency.observe(began.elapsed().as_secs_f64());
+    gateway.metrics.store.append_latency.observe(began.elapsed().as_secs_f64());
     let received =
         json!({"status": "received", "news_id": receipt.id.to_string(), "message": "Message stored successfully"});
     Ok(Answer::json(received.to_string()))
@@ -121,7 +122,7 @@ async fn read(
     };
     agent.reports.settle().await;
     let page = match wait {
-        None => gateway.store.page(wanted).await?,
+        None => page(gateway, wanted).await?,
         Some(wait) => arriving(gateway, session, (agent, wanted, wait)).await?,
     };
     Ok((Answer::json(page.to_json(session_id.as_ref())), !page.items.is_empty()))
@@ -135,6 +136,13 @@ fn paced(since: &Since, after: u64) -> Answer {
     answer
 }
 
+async fn page(gateway: &Gateway, wanted: PageRequest<'_>) -> Result<Page, StoreError> {
+    let began = Instant::now();
+    let page = gateway.store.page(wanted).await?;
+    gateway.metrics.store.read_latency.observe(began.elapsed().as_secs_f64());
+    Ok(page)
+}
+
 /// A page that is held back while it is empty, at most for `wait`. Reads of the store are what decides: that something
 /// may have arrived only makes the next one come sooner.
 async fn arriving(
@@ -143,11 +151,11 @@ async fn arriving(
     (agent, wanted, wait): (&Agent, PageRequest<'_>, Duration),
 ) -> Result<Page, Failed> {
     let end = tokio::time::Instant::now() + wait;
-    let waiter = Waiter::count(agent);
+    let waiter = Waiter::count(gateway, agent);
     let mut stopping = gateway.drain.stopping();
     loop {
         let arrival = gateway.store.arrival(wanted.feed);
-        let page = gateway.store.page(wanted).await?;
+        let page = page(gateway, wanted).await?;
         let now = tokio::time::Instant::now();
         if !page.items.is_empty() || now >= end || waiter.is_none() || *stopping.borrow() {
             return Ok(page);
@@ -162,18 +170,23 @@ async fn arriving(
 }
 
 /// A reader that waits; `None` above the most of an agent, whose readers then do not wait.
-struct Waiter(Arc<AtomicUsize>);
+struct Waiter {
+    waiting: Arc<AtomicUsize>,
+    gauge: IntGauge,
+}
 
 impl Waiter {
-    fn count(agent: &Agent) -> Option<Self> {
-        let waiter = Self(agent.waiters.clone());
-        (waiter.0.fetch_add(1, Ordering::AcqRel) < WAITERS_MAX).then_some(waiter)
+    fn count(gateway: &Gateway, agent: &Agent) -> Option<Self> {
+        let waiter = Self { waiting: agent.waiters.clone(), gauge: gateway.metrics.store.waiting(&agent.key) };
+        waiter.gauge.inc();
+        (waiter.waiting.fetch_add(1, Ordering::AcqRel) < WAITERS_MAX).then_some(waiter)
     }
 }
 
 impl Drop for Waiter {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
+        self.waiting.fetch_sub(1, Ordering::AcqRel);
+        self.gauge.dec();
     }
 }
 

@@ -22,6 +22,8 @@ pub(super) struct Batch<'a> {
     pub(super) bytes: u64,
     /// Items appended.
     pub(super) appended: usize,
+    /// Items removed.
+    pub(super) removed: u64,
     /// The highest timestamp given out.
     pub(super) newest: u64,
 }
@@ -71,7 +73,7 @@ impl<'a> Batch<'a> {
         now: u64,
     ) -> Result<Self, Fault> {
         let bytes = database::item_bytes(connection)?;
-        Ok(Self { connection, bounds, upkeep, now, agents: HashMap::new(), bytes, appended: 0, newest: 0 })
+        Ok(Self { connection, bounds, upkeep, now, agents: HashMap::new(), bytes, appended: 0, removed: 0, newest: 0 })
     }
 
     /// Makes one change, or refuses it.
@@ -97,7 +99,7 @@ impl<'a> Batch<'a> {
                 )?
                 .execute(params![id.0, agent.floor, agent.feeds, agent.bytes])?;
         }
-        Ok(Outcome { bytes: self.bytes, newest: self.newest })
+        Ok(Outcome { bytes: self.bytes, newest: self.newest, removed: self.removed })
     }
 
     /// The row of an agent.
@@ -141,4 +143,5 @@ impl<'a> Batch<'a> {
 pub(super) struct Outcome {
     pub(super) bytes: u64,
     pub(super) newest: u64,
+    pub(super) removed: u64,
 }

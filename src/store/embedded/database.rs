@@ -109,6 +109,11 @@ pub(super) fn migrate(connection: &mut Connection, keys: &Keys) -> Result<(), Un
     if key == Some(keys.fingerprint()) { Ok(()) } else { Err(Unusable::OtherKey) }
 }
 
+/// How many feeds there are.
+pub(super) fn feeds(connection: &Connection) -> Result<u64, Fault> {
+    Ok(connection.prepare_cached("SELECT coalesce(sum(feeds), 0) FROM agent")?.query_row([], |row| row.get(0))?)
+}
+
 /// Bytes of all items.
 pub(super) fn item_bytes(connection: &Connection) -> Result<u64, Fault> {
     Ok(connection.prepare_cached("SELECT coalesce(sum(bytes), 0) FROM agent")?.query_row([], |row| row.get(0))?)

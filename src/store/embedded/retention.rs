@@ -169,6 +169,7 @@ impl Batch<'_> {
                 self.upkeep.clean(id);
             }
         }
+        self.removed += removed as u64;
         Ok(removed)
     }
 }

@@ -3,20 +3,23 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::batch::Outcome;
 use super::fault::Fault;
 
 #[derive(Debug, Default)]
 pub(super) struct Status {
     problem: Mutex<Option<String>>,
     bytes: AtomicU64,
+    removed: AtomicU64,
     newest: AtomicU64,
 }
 
 impl Status {
     /// Takes note of a committed transaction.
-    pub(super) fn record(&self, bytes: u64, newest: u64) {
-        self.bytes.store(bytes, Ordering::Relaxed);
-        self.record_newest(newest);
+    pub(super) fn record(&self, outcome: Outcome) {
+        self.bytes.store(outcome.bytes, Ordering::Relaxed);
+        self.removed.fetch_add(outcome.removed, Ordering::Relaxed);
+        self.record_newest(outcome.newest);
     }
 
     /// Takes note of a timestamp.
@@ -53,6 +56,11 @@ impl Status {
     /// Bytes of all items.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Items that this process has removed.
+    pub(super) fn removed(&self) -> u64 {
+        self.removed.load(Ordering::Relaxed)
     }
 
     /// The highest timestamp seen.

@@ -446,6 +446,15 @@ fn in_child(test: &str, path: &Path) -> Command {
 }
 
 const CHILD: &str = "RESTAP_STORE_TEST_DIRECTORY";
+
+/// Set for a child that is to lose what it has acknowledged.
+const UNSYNCED: &str = "RESTAP_STORE_TEST_UNSYNCED";
+
+/// Whether this is such a child: the mistake that the power-loss test must notice.
+pub(super) fn syncs_nothing() -> bool {
+    std::env::var_os(UNSYNCED).is_some()
+}
+
 const FEEDS: usize = 8;
 
 fn feed(store: &Store, feed: usize) -> FeedId {

@@ -24,6 +24,7 @@ pub(super) struct Feeds {
     /// Counts uses, so that their order does not depend on the clock.
     uses: u64,
     bytes: u64,
+    removed: u64,
     newest: u64,
     swept: Hash,
 }
@@ -53,9 +54,9 @@ struct Agent {
 }
 
 impl Feeds {
-    /// Bytes of all items.
-    pub(super) fn bytes(&self) -> u64 {
-        self.bytes
+    /// Feeds, the bytes of all their items, and items that were removed.
+    pub(super) fn counts(&self) -> (u64, u64, u64) {
+        (self.by_hash.len() as u64, self.bytes, self.removed)
     }
 
     /// The highest timestamp given out.
@@ -139,6 +140,7 @@ impl Feeds {
             && let Some(item) = feed.items.pop_front()
         {
             feed.bytes -= item.body.weight();
+            self.removed += 1;
         }
         let freed = before - feed.bytes;
         self.bytes -= freed;
