@@ -200,7 +200,8 @@ fn sixteen_writers_and_eight_pollers_of_every_kind_see_every_item_once_and_in_or
             let mut all: Vec<String> =
                 posted.iter().filter(|(feed, _)| *feed == which).flat_map(|(_, posted)| posted.clone()).collect();
             all.push("end".into());
-            (seen.sort(), all.sort());
+            seen.sort();
+            all.sort();
             assert_eq!(seen.len(), all.len());
             assert!(seen == all && all.len() > 16, "each once: {}", all.len());
         }
