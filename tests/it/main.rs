@@ -29,6 +29,7 @@ mod front;
 mod hostile;
 mod http2;
 mod idempotency;
+mod keys;
 mod later;
 mod leaving;
 mod mapping;
