@@ -34,6 +34,8 @@ pub(super) enum Route {
     Directory,
     /// `/.well-known/api-catalog`.
     ApiCatalog,
+    /// The keys of all agents of an origin where none lives.
+    KeyDirectory,
     /// The outbound tool, on the agent's own listener.
     Tool(Arc<Agent>),
     /// `OPTIONS`: the methods of the path.
@@ -101,6 +103,7 @@ fn at_origin(path: &str, method: &Method, ctx: &mut RequestCtx) -> Result<Route,
     let (name, route) = match path {
         "/" => ("directory", Route::Directory),
         "/.well-known/api-catalog" => ("api_catalog", Route::ApiCatalog),
+        crate::signature::DIRECTORY_PATH => ("key_directory", Route::KeyDirectory),
         _ => {
             let message = "nothing is at this path; the agents that are here are listed at /";
             return Err(Refusal::new(ErrorCode::NotFound, message));
@@ -171,7 +174,7 @@ fn cors(route: &Route, agent: Option<&Agent>, origin: Option<&HeaderValue>, loop
     const ANY: HeaderValue = HeaderValue::from_static("*");
     let public = match route {
         Route::Fixed(_, fixed, _) => fixed.is_public(),
-        Route::Directory | Route::ApiCatalog => true,
+        Route::Directory | Route::ApiCatalog | Route::KeyDirectory => true,
         Route::Capability(..) | Route::Tool(_) | Route::Options(_) => false,
     };
     match agent.and_then(|agent| agent.cors.as_ref()) {

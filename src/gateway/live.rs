@@ -15,6 +15,7 @@ use super::handler::capability::Call;
 use super::handler::talk::later::Queries;
 use super::job::Reports;
 use super::router::Agents;
+use super::signing_keys;
 use super::tools::Tools;
 use super::views::{View, Views};
 use super::who::{Guard, Who};
@@ -24,7 +25,9 @@ use crate::config::Cidr;
 use crate::config::settings::{self, Config, Limits};
 use crate::egress::Tool;
 use crate::identity::Access;
+use crate::keyring::{Held, KeyringError};
 use crate::net::{Client, tls};
+use crate::signature::normal_authority;
 use crate::store::settings::NewsSessions;
 use crate::store::{AgentId, Keys, NewsSettings};
 use crate::talk::Dialect;
@@ -48,6 +51,8 @@ pub(super) struct Live {
     trusted_proxies: Vec<Cidr>,
     /// The host of `public_url`.
     public_host: Option<String>,
+    /// The same with its port, as a signature names it.
+    pub public_authority: Option<String>,
 }
 
 /// What the origin answers where no agent lives there.
@@ -84,6 +89,8 @@ pub(super) struct Agent {
     pub reports: Arc<Reports>,
     /// `rest_request`.
     pub tool: Option<Tool>,
+    /// What it signs with.
+    pub keys: Held,
 }
 
 impl Agent {
@@ -131,6 +138,14 @@ pub enum AssembleError {
         agent: String,
         /// What is wrong.
         problem: tls::Error,
+    },
+    /// An agent's signing keys.
+    #[error("agent `{agent}`: its signing keys can't be used: {problem}")]
+    Keys {
+        /// The agent's key.
+        agent: String,
+        /// What is wrong.
+        problem: KeyringError,
     },
     /// More credentials than can be searched for.
     #[error("the credentials of the file and of the environment can't be searched for: {0}")]
@@ -191,6 +206,7 @@ impl Live {
             log: config.log,
             trusted_proxies: config.trusted_proxies.clone(),
             public_host: config.public_url.as_deref().map(host_of_url),
+            public_authority: config.public_url.as_deref().and_then(|url| normal_authority(authority_of_url(url))),
         })
     }
 
@@ -248,6 +264,8 @@ impl Parts<'_> {
         let later = settings.talk.as_ref().map(|talk| talk.later).unwrap_or_default();
         let queries = before.map(|before| &before.queries).filter(|queries| queries.bounds() == later);
         let queries = queries.map_or_else(|| Arc::new(Queries::new(later)), Arc::clone);
+        let broken = |problem| AssembleError::Keys { agent: settings.key.clone(), problem };
+        let keys = self.tools.map_or(Ok(Held::default()), |_| signing_keys::held(settings)).map_err(broken)?;
         Ok(Agent {
             key: settings.key.as_str().into(),
             id,
@@ -266,7 +284,8 @@ impl Parts<'_> {
             waiters: before.map_or_else(Arc::default, |before| before.waiters.clone()),
             queries,
             reports: before.map_or_else(Arc::default, |before| before.reports.clone()),
-            tool: self.tools.map_or(Ok(None), |tools| tools.tool(settings, &[]))?,
+            tool: self.tools.map_or(Ok(None), |tools| tools.tool(settings, &keys.signing()))?,
+            keys,
         })
     }
 
@@ -396,8 +415,11 @@ pub(super) fn base_url(config: &Config, agent: &settings::Agent) -> String {
 }
 
 fn host_of_url(url: &str) -> String {
-    let authority = url.split_once("://").map_or(url, |(_, rest)| rest).split('/').next().unwrap_or_default();
-    crate::front::host_of(authority).to_ascii_lowercase()
+    crate::front::host_of(authority_of_url(url)).to_ascii_lowercase()
+}
+
+fn authority_of_url(url: &str) -> &str {
+    url.split_once("://").map_or(url, |(_, rest)| rest).split('/').next().unwrap_or_default()
 }
 
 /// An agent's discovery document, without anything being opened.

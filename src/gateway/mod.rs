@@ -20,6 +20,7 @@ mod queries;
 mod reload;
 mod respond;
 mod router;
+mod signing_keys;
 mod thread;
 mod tools;
 mod views;

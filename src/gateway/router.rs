@@ -88,6 +88,10 @@ pub(super) enum Fixed {
     Health,
     /// `/rest_request`, for callers whom the agent's `access` lets use it.
     RestRequest,
+    /// `/.well-known/jwks.json`.
+    KeySet,
+    /// `/.well-known/http-message-signatures-directory`.
+    KeyDirectory,
     /// Something below `/.well-known/` that is none of the above: never forwarded.
     Reserved,
 }
@@ -106,6 +110,8 @@ impl Fixed {
             "/news" if agent.news.is_some() => Self::News,
             "/health" => Self::Health,
             "/rest_request" if agent.tool.is_some() && agent.guard.is_some() => Self::RestRequest,
+            crate::signature::KEY_SET_PATH => Self::KeySet,
+            crate::signature::DIRECTORY_PATH => Self::KeyDirectory,
             _ if agent.talk.is_some() && path.strip_prefix(QUERIES).is_some_and(|id| !id.is_empty()) => Self::Query,
             _ if path.strip_prefix(CAPABILITY_DOCUMENTS).is_some_and(|id| !id.is_empty()) => Self::CapabilityDocument,
             "/talk" | "/news" | "/query" | "/.well-known" => Self::Reserved,
@@ -140,13 +146,24 @@ impl Fixed {
             Self::Query => "query",
             Self::Health => "health",
             Self::RestRequest => "rest_request",
+            Self::KeySet => "key_set",
+            Self::KeyDirectory => "key_directory",
             Self::Reserved => "none",
         }
     }
 
     /// Whether pages of every origin may read it, whatever the agent's `cors` says.
     pub(super) fn is_public(self) -> bool {
-        matches!(self, Self::Root | Self::Catalog | Self::CapabilityDocument | Self::Skill | Self::Health)
+        matches!(
+            self,
+            Self::Root
+                | Self::Catalog
+                | Self::CapabilityDocument
+                | Self::Skill
+                | Self::Health
+                | Self::KeySet
+                | Self::KeyDirectory
+        )
     }
 }
 

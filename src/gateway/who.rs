@@ -105,7 +105,12 @@ fn right(route: &Route) -> Option<Right<'_>> {
         Route::Fixed(_, Fixed::Talk | Fixed::Query, _) => Some(Right::Talk),
         Route::Fixed(_, Fixed::News, _) => Some(Right::News),
         Route::Fixed(_, Fixed::RestRequest, _) => Some(Right::Rest),
-        Route::Fixed(..) | Route::Tool(_) | Route::Directory | Route::ApiCatalog | Route::Options(_) => None,
+        Route::Fixed(..)
+        | Route::Tool(_)
+        | Route::Directory
+        | Route::ApiCatalog
+        | Route::KeyDirectory
+        | Route::Options(_) => None,
     }
 }
 

@@ -6,7 +6,7 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::rand::{GetRandomFlags, getrandom};
@@ -30,10 +30,6 @@ pub struct Held {
     previous: Option<SigningKey>,
     next: Option<SigningKey>,
 }
-
-/// What the files look like from outside: where it is another one, something was changed.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Stamp([Option<(u64, i64, i64, u64)>; 3]);
 
 /// Why keys can't be read or made.
 #[derive(Debug, thiserror::Error)]
@@ -131,13 +127,9 @@ impl Keyring {
         self.read()
     }
 
-    /// What the files look like now.
-    pub fn stamp(&self) -> Stamp {
-        let look = |path: PathBuf| {
-            let seen = fs::metadata(path).ok()?;
-            Some((seen.ino(), seen.mtime(), seen.mtime_nsec(), seen.len()))
-        };
-        Stamp([look(self.current()), look(self.previous()), look(self.next())])
+    /// Every file that may be there.
+    pub fn files(&self) -> [PathBuf; 3] {
+        [self.current(), self.previous(), self.next()]
     }
 
     /// Where the key is that signs.
@@ -284,9 +276,7 @@ mod tests {
         let keyring = Keyring::new(directory.path(), "agent");
         assert!(matches!(keyring.rotate(), Err(KeyringError::Nothing)));
         let first = keyring.make().unwrap();
-        let stamp = keyring.stamp();
         let rotated = keyring.rotate().unwrap();
-        assert_ne!(keyring.stamp(), stamp);
         assert_eq!(names(&rotated), ["current", "previous"]);
         assert_eq!(rotated.signing()[1..], first.signing());
         assert!(matches!(keyring.rotate(), Err(KeyringError::Rotating(_))));

@@ -33,6 +33,7 @@ mod hostile;
 mod http2;
 mod idempotency;
 mod import;
+mod keys;
 mod later;
 mod leaving;
 mod mapping;

@@ -7,6 +7,7 @@ use super::super::server::Server;
 use super::super::upstreams::place;
 use crate::egress::settings::Sign;
 use crate::front::Listen;
+use crate::keyring::Keyring;
 use crate::yaml::{Node, Problem, Report};
 
 /// Reports listeners that serve somebody else too, tokens that tell nothing apart, and requests that are never sent.
@@ -28,6 +29,11 @@ pub(super) fn check<'d>(server: &Server<'d>, agents: &[Draft<'d>], report: &Repo
             let message =
                 format!("the token at {} is the same, so that nobody knows which agent calls", place(earlier));
             report.add(Problem::error(at("token"), message).help("give each agent a token of its own"));
+        }
+        let keyring = Keyring::new(&rest.signing_keys, &draft.agent.key);
+        keyring.files().into_iter().for_each(|path| report.file(path));
+        if let Err(problem) = keyring.read() {
+            report.add(Problem::error(at("signing_keys"), problem.to_string()));
         }
         let https = match (&draft.agent.host, &server.public_url) {
             (Some(_), _) => true,

@@ -3,6 +3,7 @@
 pub(super) mod capability;
 pub(super) mod discovery;
 pub(super) mod health;
+pub(super) mod key_set;
 pub(super) mod news;
 pub(super) mod options;
 pub(super) mod query;
@@ -45,6 +46,8 @@ pub(super) async fn answer(
             Fixed::Query => query::answer(gateway, session, ctx, (&agent, path.as_str())).await?,
             Fixed::RestRequest => Box::pin(rest_request::answer(gateway, session, ctx, &agent)).await?,
             Fixed::Health => health::answer(session, ctx, &agent).await?,
+            Fixed::KeySet => key_set::answer(session, ctx, &agent).await?,
+            Fixed::KeyDirectory => key_set::answer_directory(session, ctx, Some(&agent)).await?,
             Fixed::Reserved => return Err(Refusal::not_found(&agent.base_path).into()),
             Fixed::Root | Fixed::Catalog | Fixed::CapabilityDocument | Fixed::Skill => {
                 discovery::answer(session, ctx, (&agent, fixed, path.as_str())).await?;
@@ -59,6 +62,7 @@ pub(super) async fn answer(
             discovery::send(session, ctx, &live.directory.api_catalog).await?;
         }
         Route::Tool(agent) => Box::pin(rest_request::answer(gateway, session, ctx, &agent)).await?,
+        Route::KeyDirectory => key_set::answer_directory(session, ctx, None).await?,
         Route::Options(allow) => options::answer(session, ctx, &allow).await?,
     }
     Ok(true)
