@@ -7,16 +7,16 @@ use crate::restap;
 use crate::restap::catalog::{Location, Parameter, Style};
 
 use super::body::{self, Received};
-use super::params::Params;
-use super::pattern::{InvalidPattern, Pattern};
-use super::rewrite::{Rewrite, Target};
 use super::coerce::coerce;
 use super::jq::Variables;
+use super::params::Params;
+use super::pattern::{InvalidPattern, Pattern};
 use super::receive::Receiver;
+use super::rewrite::{Rewrite, Target};
 use super::send::Sender;
-use super::style::Form;
 use super::service::Service;
 use super::settings::{Settings, Validate};
+use super::style::Form;
 use super::template::InvalidTemplate;
 use super::validate::{InvalidSchema, Refused, Validation};
 
@@ -167,6 +167,11 @@ impl Capability {
         &self.sender
     }
 
+    /// Whether a program of the operator looks at requests or answers.
+    pub fn maps(&self) -> bool {
+        self.settings.route.transform != super::settings::Transform::default()
+    }
+
     /// What callers get of answers.
     pub fn receiver(&self) -> &Receiver {
         &self.receiver
@@ -179,8 +184,12 @@ impl Capability {
         };
         let typed = |value: Value, parameter: Option<&Parameter>| match parameter {
             Some(parameter) => {
-                let of_kind = Value::Object([("type".to_owned(), parameter.kind.as_str().into())].into_iter().collect());
-                coerce(value, parameter.schema.as_deref().filter(|schema| schema.get("type").is_some()).unwrap_or(&of_kind))
+                let of_kind =
+                    Value::Object([("type".to_owned(), parameter.kind.as_str().into())].into_iter().collect());
+                coerce(
+                    value,
+                    parameter.schema.as_deref().filter(|schema| schema.get("type").is_some()).unwrap_or(&of_kind),
+                )
             }
             None => value,
         };
@@ -197,7 +206,9 @@ impl Capability {
             }
         }
         if let Value::Object(others) = super::receive::form(query) {
-            others.into_iter().for_each(|(name, value)| drop(queried.entry(name).or_insert(value)));
+            for (name, value) in others {
+                queried.entry(name).or_insert(value);
+            }
         }
         let headers = super::headers::forwarded(&self.settings, headers);
         Variables {

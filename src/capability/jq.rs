@@ -8,6 +8,7 @@ mod instrument;
 mod meter;
 mod natives;
 mod operations;
+mod order;
 mod value;
 
 use std::fmt;
@@ -135,7 +136,7 @@ impl FromStr for Jq {
                 |(expected, place)| at(place, format!("{} is missing", expected.as_str())),
             )
         })?;
-        let mut body = Parser::new(&tokens).parse(|parser| parser.term()).map_err(|errors| {
+        let mut body = Parser::new(&tokens).parse(Parser::term).map_err(|errors| {
             errors.first().map_or_else(
                 || InvalidJq("the mapping can't be read".to_owned()),
                 |(expected, found)| at(Token::opt_as_str(*found, text), format!("expected {}", expected.as_str())),

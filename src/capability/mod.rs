@@ -1,5 +1,6 @@
 //! Capabilities: which one a request names, and what the service behind it is asked.
 
+pub mod flat;
 pub mod headers;
 pub mod receive;
 pub mod send;

@@ -182,7 +182,7 @@ impl Receiver {
                 response_headers: texts(came.headers),
                 ..variables.clone()
             };
-            let output = transform.run(input, variables, effort).map_err(Unusable::Mapping)?;
+            let output = transform.run(input, &variables, effort).map_err(Unusable::Mapping)?;
             let body = output.to_json(BODY_MAX).ok_or(Unusable::Mapping(JqError::Limit(Limit::Bytes)))?;
             let warned = if checks { self.check(&Value::from(output))? } else { Vec::new() };
             let status = if came.status == StatusCode::NO_CONTENT { StatusCode::OK } else { came.status };

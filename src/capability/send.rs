@@ -150,7 +150,7 @@ impl Sender {
         }
     }
 
-    fn encode(&self, value: &Value) -> Result<Sent, Unsendable> {
+    pub(super) fn encode(&self, value: &Value) -> Result<Sent, Unsendable> {
         if depth_exceeds(value, DEPTH_MAX) && self.kind != SendAs::Json {
             return Err(Unsendable::root(format!("may have at most {DEPTH_MAX} levels")));
         }

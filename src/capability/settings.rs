@@ -149,9 +149,10 @@ impl Settings {
             });
             let inputs = extent == Extent::Part || fields.get("input_schema").or(fields.get("parameters")).is_some();
             let outputs = extent == Extent::Part || fields.get("output_schema").is_some();
-            let validate = fields.with("validate", "What happens to requests and answers that break the schemas.", |slot| {
-                slot.section("validate", |fields| Some(Validate::take(fields, inputs, outputs)))
-            });
+            let validate =
+                fields.with("validate", "What happens to requests and answers that break the schemas.", |slot| {
+                    slot.section("validate", |fields| Some(Validate::take(fields, inputs, outputs)))
+                });
             let report = fields.with("report", "Whether the end of each call becomes news.", Report::take);
             if let Some(node) = fields.node().filter(|_| extent == Extent::Whole && route.upstream.is_empty()) {
                 let problem = Problem::error(node, "the capability has no upstream").at_key();

@@ -37,7 +37,9 @@ fn at_end<'s>(it: &Parsed<'s>, within: &mut Vec<(&'s str, usize, bool)>) -> Opti
             let called = within.iter().rev().find(|(known, arity, _)| known == name && *arity == arguments.len());
             called.filter(|(_, _, takes_filters)| *takes_filters).map(|_| *name)
         }
-        Term::BinOp(left, BinaryOp::Comma | BinaryOp::Alt, right) => at_end(left, within).or_else(|| at_end(right, within)),
+        Term::BinOp(left, BinaryOp::Comma | BinaryOp::Alt, right) => {
+            at_end(left, within).or_else(|| at_end(right, within))
+        }
         Term::BinOp(_, _, right) => at_end(right, within),
         Term::Label(_, inner) | Term::Neg(inner) => at_end(inner, within),
         Term::TryCatch(inner, handler) => {
@@ -95,14 +97,18 @@ pub(super) fn term(it: &mut Parsed<'_>) {
         }
         Term::TryCatch(inner, handler) => {
             term(inner);
-            handler.iter_mut().for_each(|handler| term(handler));
+            if let Some(handler) = handler {
+                term(handler);
+            }
         }
         Term::IfThenElse(branches, otherwise) => {
             for (condition, then) in branches {
                 term(condition);
                 term(then);
             }
-            otherwise.iter_mut().for_each(|otherwise| term(otherwise));
+            if let Some(otherwise) = otherwise {
+                term(otherwise);
+            }
         }
         Term::Def(defs, inner) => {
             defs.iter_mut().for_each(instrument);

@@ -74,15 +74,15 @@ fn own() -> impl Iterator<Item = Fun<Data>> {
 }
 
 fn length(value: &Val) -> ValR<Val> {
-    Ok(Val::Int(match value {
-        Val::Null => 0,
-        Val::Int(number) => return Ok(number.checked_abs().map_or(Val::Float(-(*number as f64)), Val::Int)),
-        Val::Float(number) => return Ok(Val::Float(number.abs())),
-        Val::Text(text) => text.chars().count() as i64,
-        Val::List(items, _) => items.len() as i64,
-        Val::Object(entries, _) => entries.len() as i64,
+    Ok(match value {
+        Val::Null => Val::Int(0),
+        Val::Int(number) => number.checked_abs().map_or(Val::Float(-(*number as f64)), Val::Int),
+        Val::Float(number) => Val::Float(number.abs()),
+        Val::Text(text) => Val::from(text.chars().count()),
+        Val::List(items, _) => Val::from(items.len()),
+        Val::Object(entries, _) => Val::from(entries.len()),
         Val::Bool(_) => return Err(Error::str("a boolean has no length")),
-    }))
+    })
 }
 
 fn json_text(value: &Val) -> Val {
@@ -139,18 +139,18 @@ fn indices(value: &Val, wanted: &Val) -> ValR<Val> {
             let found = starts.filter(|(_, (at, _))| {
                 !part.is_empty() && text.as_bytes().get(*at..).is_some_and(|rest| rest.starts_with(part.as_bytes()))
             });
-            found.map(|(number, _)| Val::Int(number as i64)).collect()
+            found.map(|(number, _)| Val::from(number)).collect()
         }
         (Val::List(items, _), Val::List(part, _)) => {
             let windows = items.windows(part.len().max(1)).enumerate();
             windows
                 .filter(|(_, window)| !part.is_empty() && *window == part.as_slice())
-                .map(|(at, _)| Val::Int(at as i64))
+                .map(|(at, _)| Val::from(at))
                 .collect()
         }
         (Val::List(items, _), wanted) => {
             let found = items.iter().enumerate().filter(|(_, item)| *item == wanted);
-            found.map(|(at, _)| Val::Int(at as i64)).collect()
+            found.map(|(at, _)| Val::from(at)).collect()
         }
         (Val::Null, _) => return Ok(Val::Null),
         (value, wanted) => return Err(Error::index(value.clone(), wanted.clone())),

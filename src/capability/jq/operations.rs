@@ -1,6 +1,5 @@
 //! What jq's operations do to values.
 
-use std::cmp::Ordering;
 use std::ops::{Add, Div, Mul, Neg, Range, Rem, Sub};
 use std::rc::Rc;
 
@@ -10,6 +9,7 @@ use jaq_core::path::Opt;
 use jaq_core::{Error, Exn, ValR, ValX};
 
 use super::meter;
+use super::order::float;
 use super::value::{Entries, Val, deeper};
 
 type Result<T = Val> = std::result::Result<T, Error<Val>>;
@@ -72,76 +72,6 @@ impl FromIterator<Self> for Val {
         Self::List(Rc::new(items), depth)
     }
 }
-
-/// null, booleans, numbers, texts, lists, objects.
-fn rank(value: &Val) -> u8 {
-    match value {
-        Val::Null => 0,
-        Val::Bool(_) => 1,
-        Val::Int(_) | Val::Float(_) => 2,
-        Val::Text(_) => 3,
-        Val::List(..) => 4,
-        Val::Object(..) => 5,
-    }
-}
-
-impl Ord for Val {
-    fn cmp(&self, other: &Self) -> Ordering {
-        meter::step();
-        match (self, other) {
-            (Self::Bool(one), Self::Bool(two)) => one.cmp(two),
-            (Self::Int(one), Self::Int(two)) => one.cmp(two),
-            (Self::Int(_) | Self::Float(_), Self::Int(_) | Self::Float(_)) => number_order(self, other),
-            (Self::Text(one), Self::Text(two)) => {
-                meter::steps(one.len().min(two.len()) / 256);
-                one.cmp(two)
-            }
-            (Self::List(one, _), Self::List(two, _)) => one.cmp(two),
-            (Self::Object(one, _), Self::Object(two, _)) => {
-                // By the sets of keys first, then by the values in the order of the keys (jq, `sort`).
-                let (one, two) = (sorted(one), sorted(two));
-                let keys = one.iter().map(|(key, _)| key).cmp(two.iter().map(|(key, _)| key));
-                keys.then_with(|| one.iter().map(|(_, value)| value).cmp(two.iter().map(|(_, value)| value)))
-            }
-            _ => rank(self).cmp(&rank(other)),
-        }
-    }
-}
-
-fn sorted(entries: &Entries) -> Vec<(&Rc<str>, &Val)> {
-    meter::steps(entries.len());
-    let mut sorted: Vec<_> = entries.iter().collect();
-    sorted.sort_by_key(|(key, _)| *key);
-    sorted
-}
-
-/// What is no number is less than all that are.
-fn number_order(one: &Val, two: &Val) -> Ordering {
-    let (one, two) = (float(one), float(two));
-    one.partial_cmp(&two).unwrap_or_else(|| if one.is_nan() { Ordering::Less } else { Ordering::Greater })
-}
-
-fn float(value: &Val) -> f64 {
-    match value {
-        Val::Int(number) => *number as f64,
-        Val::Float(number) => *number,
-        _ => f64::NAN,
-    }
-}
-
-impl PartialOrd for Val {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Val {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for Val {}
 
 /// Whole numbers stay whole where they can.
 fn arithmetic(
@@ -473,7 +403,7 @@ fn position(index: &Val, length: usize) -> Option<usize> {
         Val::Float(number) if number.is_finite() => number.floor() as i64,
         _ => return None,
     };
-    let at = if number < 0 { (length as i64).checked_add(number)? } else { number };
+    let at = if number < 0 { i64::try_from(length).ok()?.checked_add(number)? } else { number };
     usize::try_from(at).ok().filter(|at| *at < length)
 }
 
@@ -486,7 +416,8 @@ fn bounds(range: &Range<Option<&Val>>, length: usize) -> Result<(usize, usize)> 
             Some(Val::Float(number)) if number.is_finite() => round(*number) as i64,
             Some(other) => return Err(Error::typ(other.clone(), "integer")),
         };
-        let at = if number < 0 { (length as i64).saturating_add(number) } else { number };
+        let end = i64::try_from(length).unwrap_or(i64::MAX);
+        let at = if number < 0 { end.saturating_add(number) } else { number };
         Ok(usize::try_from(at.max(0)).unwrap_or(length).min(length))
     };
     let from = bound(range.start, 0, f64::floor)?;

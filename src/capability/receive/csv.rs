@@ -7,8 +7,11 @@ const CELLS_MAX: usize = 1 << 20;
 
 /// A list of objects; all values are texts.
 pub(super) fn parse(text: &str) -> Result<Value, String> {
-    let mut reader =
-        ::csv::ReaderBuilder::new().delimiter(delimiter(text)).flexible(true).has_headers(false).from_reader(text.as_bytes());
+    let mut reader = ::csv::ReaderBuilder::new()
+        .delimiter(delimiter(text))
+        .flexible(true)
+        .has_headers(false)
+        .from_reader(text.as_bytes());
     let mut records = reader.records();
     let broken = |_| "is not CSV".to_owned();
     let Some(first) = records.next().transpose().map_err(broken)? else { return Ok(Value::Array(Vec::new())) };

@@ -19,7 +19,11 @@ impl ErrorRule {
             && when.exists.is_none_or(|wanted| value.is_some() == wanted)
             && when.equals.as_ref().is_none_or(|wanted| value.is_some_and(|value| is_equal(value, wanted)))
             && when.matches.as_ref().is_none_or(|pattern| value.is_some_and(|value| pattern.is_match(&said(value))))
-            && (found.is_none() || when.exists.is_some() || when.equals.is_some() || when.matches.is_some() || value.is_some())
+            && (found.is_none()
+                || when.exists.is_some()
+                || when.equals.is_some()
+                || when.matches.is_some()
+                || value.is_some())
     }
 
     /// The code that it is told with.
@@ -43,7 +47,8 @@ impl ErrorRule {
 
 /// Numbers are equal by their value: 1 is 1.0.
 fn is_equal(value: &Value, wanted: &Value) -> bool {
-    value == wanted || value.as_f64().zip(wanted.as_f64()).is_some_and(|(value, wanted)| value.total_cmp(&wanted).is_eq())
+    value == wanted
+        || value.as_f64().zip(wanted.as_f64()).is_some_and(|(value, wanted)| value.total_cmp(&wanted).is_eq())
 }
 
 fn said(value: &Value) -> String {

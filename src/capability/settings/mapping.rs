@@ -142,9 +142,8 @@ fn when(slot: Slot<'_, '_>) -> Option<Condition> {
             slot.integer(200_u16..=599).and_then(|status| StatusCode::from_u16(status).ok())
         });
         let pointer = fields.with("pointer", "A JSON Pointer into the answer, such as /ok.", pointer);
-        let equals = fields.with("equals", "The value that stands there.", |slot| {
-            slot.value(json!({}), |node| Ok(node.to_json()))
-        });
+        let equals = fields
+            .with("equals", "The value that stands there.", |slot| slot.value(json!({}), |node| Ok(node.to_json())));
         let matches = fields.with("matches", "A regular expression that the text there matches.", |slot| {
             slot.value(json!({"type": "string"}), |node| {
                 let text = node.as_text().ok_or_else(|| Mismatch::found(node, "a regular expression"))?;
