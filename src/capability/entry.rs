@@ -1,17 +1,22 @@
 //! `Capability`: one entry of `capabilities:`, compiled.
 
 use http::{HeaderMap, HeaderName, Method};
+use serde_json::{Map, Value};
 
 use crate::restap;
 use crate::restap::catalog::{Location, Parameter, Style};
 
 use super::body::{self, Received};
+use super::coerce::coerce;
+use super::jq::Variables;
 use super::params::Params;
 use super::pattern::{InvalidPattern, Pattern};
+use super::receive::Receiver;
 use super::rewrite::{Rewrite, Target};
 use super::send::Sender;
 use super::service::Service;
 use super::settings::{Settings, Validate};
+use super::style::Form;
 use super::template::InvalidTemplate;
 use super::validate::{InvalidSchema, Refused, Validation};
 
@@ -24,6 +29,7 @@ pub struct Capability {
     rewrite: Rewrite,
     validation: Validation,
     sender: Sender,
+    receiver: Receiver,
     body: Body,
 }
 
@@ -106,7 +112,7 @@ impl Capability {
         }
         let rewrite = Rewrite::new(&settings.route, &endpoint, &settings.parameters, &mut problems);
         let Some(rewrite) = rewrite.filter(|_| problems.is_empty()) else { return Err(problems) };
-        let sender = Sender::new(&settings);
+        let (sender, receiver) = (Sender::new(&settings), Receiver::new(&settings));
         let validates = settings.validate_request != Validate::Off && settings.input_schema.is_some();
         let sees_body = validates && !sender.is_raw() || sender.converts();
         let parameters = complete(&settings.parameters, &endpoint);
@@ -120,6 +126,7 @@ impl Capability {
             body: if sees_body { Body::Whole } else { Body::Passing },
             settings: Settings { parameters, content_types: Sender::content_types(&settings), ..settings },
             sender,
+            receiver,
             endpoint,
             rewrite,
         })
@@ -158,6 +165,58 @@ impl Capability {
     /// What the service gets bodies as.
     pub fn sender(&self) -> &Sender {
         &self.sender
+    }
+
+    /// Whether a program of the operator looks at requests or answers.
+    pub fn maps(&self) -> bool {
+        self.settings.route.transform != super::settings::Transform::default()
+    }
+
+    /// What callers get of answers.
+    pub fn receiver(&self) -> &Receiver {
+        &self.receiver
+    }
+
+    /// What a mapping knows of a request. Inputs are what their types say.
+    pub fn variables(&self, params: &Params, query: Option<&str>, headers: &HeaderMap) -> Variables {
+        let parameter = |name: &str, location| {
+            self.settings.parameters.iter().find(|it| it.location == location && it.name == name)
+        };
+        let typed = |value: Value, parameter: Option<&Parameter>| match parameter {
+            Some(parameter) => {
+                let of_kind =
+                    Value::Object([("type".to_owned(), parameter.kind.as_str().into())].into_iter().collect());
+                coerce(
+                    value,
+                    parameter.schema.as_deref().filter(|schema| schema.get("type").is_some()).unwrap_or(&of_kind),
+                )
+            }
+            None => value,
+        };
+        let path = params.iter().map(|(name, text)| {
+            let parameter = parameter(name, Location::Path);
+            let value = parameter.map_or_else(|| text.into(), |parameter| Form::of(parameter).of_text(text));
+            (name.to_owned(), typed(value, parameter))
+        });
+        let query = query.unwrap_or_default();
+        let mut queried = Map::new();
+        for parameter in self.settings.parameters.iter().filter(|it| it.location == Location::Query) {
+            if let Some(value) = Form::of(parameter).of_query(&parameter.name, query) {
+                queried.insert(parameter.name.clone(), typed(value, Some(parameter)));
+            }
+        }
+        if let Value::Object(others) = super::receive::form(query) {
+            for (name, value) in others {
+                queried.entry(name).or_insert(value);
+            }
+        }
+        let headers = super::headers::forwarded(&self.settings, headers);
+        Variables {
+            path: Value::Object(path.collect()),
+            query: Value::Object(queried),
+            headers: super::receive::texts(&headers),
+            ..Variables::default()
+        }
     }
 
     /// What the service is asked. `method` and `query` (without `?`) are the caller's.

@@ -149,6 +149,15 @@ pub fn request_headers(
     }
     set_inputs(&mut headers, capability, sent);
     name_json(&mut headers, capability);
+    if capability.receiver().maps() {
+        // What is mapped is all of it, and plain.
+        headers.remove(header::RANGE);
+        headers.remove(header::IF_RANGE);
+        headers.remove(header::ACCEPT_ENCODING);
+        if let Some(accept) = capability.receiver().accept() {
+            headers.insert(header::ACCEPT, accept);
+        }
+    }
     set_own(&mut headers, service, arrival, sent);
     for (name, value) in service.headers() {
         let own = beside_inputs(capability, &headers, name, value);
@@ -158,6 +167,16 @@ pub fn request_headers(
         headers.insert(name, value.to_header(params)?);
     }
     Ok(headers)
+}
+
+/// The caller's headers that a mapping may see: those that could reach the service.
+pub(super) fn forwarded(settings: &Settings, sent: &HeaderMap) -> HeaderMap {
+    let passes = |name: &HeaderName| {
+        let text = name.as_str();
+        let withheld = text.contains('_') || WITHHELD.contains(&text) || text.starts_with("restap-");
+        !HOP_BY_HOP.contains(&text) && (!withheld || named(settings, name))
+    };
+    sent.iter().filter(|(name, _)| passes(name)).map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
 /// Whether the route names a header, to be forwarded or as an input.

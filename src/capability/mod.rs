@@ -1,6 +1,8 @@
 //! Capabilities: which one a request names, and what the service behind it is asked.
 
+pub mod flat;
 pub mod headers;
+pub mod receive;
 pub mod send;
 pub mod settings;
 pub mod validate;
@@ -10,6 +12,7 @@ mod coerce;
 mod entry;
 #[cfg(test)]
 mod fixture;
+mod jq;
 mod json;
 mod location;
 mod media_type;
@@ -27,6 +30,7 @@ mod trie;
 pub use body::Received;
 pub use entry::{Body, Capability, CapabilityError};
 pub use headers::{request_headers, response_headers};
+pub use jq::{Effort, Jq, JqError, Limit, Val, Variables};
 pub use location::Return;
 pub use params::Params;
 pub use path::{InvalidPath, NormalPath};

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Method};
 use serde_json::Value;
 
+use super::jq::{Effort, Jq, JqError, Val, Variables};
 use super::media_type::{self, MediaType};
 use super::settings::{SendAs, Settings};
 use super::style;
@@ -28,6 +29,7 @@ pub struct Sender {
     fields: Fields,
     xml_root: Option<Box<str>>,
     in_query: bool,
+    transform: Option<Jq>,
 }
 
 /// What goes to the service.
@@ -49,6 +51,17 @@ pub struct Unsendable {
     pub message: String,
 }
 
+/// Why a request goes to no service.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum NotSent {
+    /// Its body can't be written.
+    #[error(transparent)]
+    Unsendable(#[from] Unsendable),
+    /// The mapping could not be evaluated.
+    #[error(transparent)]
+    Mapping(JqError),
+}
+
 impl Sender {
     pub(super) fn new(settings: &Settings) -> Self {
         let route = &settings.route;
@@ -68,19 +81,27 @@ impl Sender {
         };
         let own = settings.content_types.iter().map(|listed| MediaType::of(listed));
         let own = own.chain([MediaType::of(media_type.to_str().unwrap_or_default())]);
+        // What is mapped must be JSON.
+        let mapped = route.transform.request.is_some();
         Self {
             kind: route.send_as,
-            own: own.filter(|media_type| !media_type.is_json()).collect(),
+            own: own.filter(|media_type| !mapped && !media_type.is_json()).collect(),
             media_type,
             fields: Fields::new(&route.encoding, settings.input_schema.as_deref()),
             xml_root: route.xml_root.as_deref().map(Into::into),
             in_query,
+            transform: route.transform.request.clone(),
         }
     }
 
     /// Whether JSON is made something else, so that a body must be read.
     pub fn converts(&self) -> bool {
-        !matches!(self.kind, SendAs::Json | SendAs::Raw)
+        self.transform.is_some() || !matches!(self.kind, SendAs::Json | SendAs::Raw)
+    }
+
+    /// Whether there is something to send although the caller sent nothing.
+    pub fn makes(&self) -> bool {
+        self.transform.is_some()
     }
 
     /// Whether bodies are not looked at.
@@ -118,8 +139,18 @@ impl Sender {
         (self.kind == SendAs::Json).then_some(&self.media_type)
     }
 
-    /// What the service gets for JSON.
-    pub fn send(&self, value: &Value) -> Result<Sent, Unsendable> {
+    /// What the service gets for JSON, or for null where there is none.
+    pub fn send(&self, value: &Value, variables: &Variables, effort: Effort) -> Result<Sent, NotSent> {
+        match &self.transform {
+            None => Ok(self.encode(value)?),
+            Some(transform) => {
+                let mapped = transform.run(Val::from(value), variables, effort).map_err(NotSent::Mapping)?;
+                Ok(self.encode(&Value::from(mapped))?)
+            }
+        }
+    }
+
+    pub(super) fn encode(&self, value: &Value) -> Result<Sent, Unsendable> {
         if depth_exceeds(value, DEPTH_MAX) && self.kind != SendAs::Json {
             return Err(Unsendable::root(format!("may have at most {DEPTH_MAX} levels")));
         }

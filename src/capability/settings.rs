@@ -1,5 +1,6 @@
 //! `Settings`: one entry of `capabilities:`.
 
+mod mapping;
 mod parameter;
 mod route;
 
@@ -10,6 +11,7 @@ use serde_json::Value;
 use crate::restap::catalog::Parameter;
 use crate::yaml::{Fields, JsonSchema, Mismatch, Problem, Slot};
 
+pub use mapping::{Condition, ErrorRule, Message, ReceiveAs, Transform};
 pub use route::{Encoding, Route, SendAs};
 
 /// Ids of what every agent has anyway.
@@ -47,6 +49,8 @@ pub struct Settings {
     pub route: Route,
     /// `validate.request`; `Off` where no `input_schema` and no parameter is written.
     pub validate_request: Validate,
+    /// `validate.response`.
+    pub validate_response: Validate,
     /// Whether each call ends as an item of news.
     pub report: Report,
 }
@@ -91,6 +95,7 @@ impl Settings {
             output_formats: Vec::new(),
             route: Route::to(upstream, &method, endpoint),
             validate_request: Validate::Off,
+            validate_response: Validate::Off,
             report: Report::Off,
             method,
         }
@@ -143,9 +148,11 @@ impl Settings {
                 })
             });
             let inputs = extent == Extent::Part || fields.get("input_schema").or(fields.get("parameters")).is_some();
-            let validate = fields.with("validate", "What happens to requests that break the schemas.", |slot| {
-                slot.section("validate", |fields| Some(Validate::take(fields, inputs)))
-            });
+            let outputs = extent == Extent::Part || fields.get("output_schema").is_some();
+            let validate =
+                fields.with("validate", "What happens to requests and answers that break the schemas.", |slot| {
+                    slot.section("validate", |fields| Some(Validate::take(fields, inputs, outputs)))
+                });
             let report = fields.with("report", "Whether the end of each call becomes news.", Report::take);
             if let Some(node) = fields.node().filter(|_| extent == Extent::Whole && route.upstream.is_empty()) {
                 let problem = Problem::error(node, "the capability has no upstream").at_key();
@@ -166,7 +173,8 @@ impl Settings {
                 content_types: content_types.unwrap_or_default(),
                 output_formats: output_formats.unwrap_or_default(),
                 route,
-                validate_request: validate.unwrap_or(Validate::by_default(inputs)),
+                validate_request: validate.map_or(Validate::by_default(inputs), |(request, _)| request),
+                validate_response: validate.map_or(Validate::Off, |(_, response)| response),
                 report: report.unwrap_or_default(),
             })
         }
@@ -199,14 +207,21 @@ impl Report {
 impl Validate {
     const WORDS: [(&str, Self); 3] = [("off", Self::Off), ("warn", Self::Warn), ("enforce", Self::Enforce)];
 
-    fn take(fields: &mut Fields<'_, '_>, inputs: bool) -> Self {
+    fn take(fields: &mut Fields<'_, '_>, inputs: bool, outputs: bool) -> (Self, Self) {
         let doc = "off, warn (a log line) or enforce (400); enforce where there is a schema or a parameter.";
         let request = fields.word("request", &Self::WORDS, Self::Enforce, doc);
         if let Some(node) = fields.get("request").filter(|_| !inputs && request != Self::Off) {
             let problem = Problem::error(node, "there is nothing to validate: no `input_schema` and no `parameters`");
             fields.problem(problem.help("add one of them, or leave `validate` out"));
         }
-        request
+        let request = if fields.get("request").is_some() { request } else { Self::by_default(inputs) };
+        let doc = "off, warn (a log line) or enforce (502) where an answer breaks `output_schema`.";
+        let response = fields.word("response", &Self::WORDS, Self::Off, doc);
+        if let Some(node) = fields.get("response").filter(|_| !outputs && response != Self::Off) {
+            let problem = Problem::error(node, "there is nothing to validate: no `output_schema`");
+            fields.problem(problem.help("add it, or leave `response` out"));
+        }
+        (request, response)
     }
 
     fn by_default(inputs: bool) -> Self {

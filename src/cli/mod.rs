@@ -1,6 +1,7 @@
 //! The command line: one file a subcommand.
 
 mod agent;
+mod call;
 mod catalog;
 mod check;
 mod demo;
@@ -36,6 +37,7 @@ enum Command {
     Schema(schema::Schema),
     Demo(demo::Demo),
     Import(Box<import::Import>),
+    Call(call::Call),
     Talk(talk::Talk),
     News(news::News),
     Keys(keys::Command),
@@ -71,6 +73,7 @@ pub fn run() -> ExitCode {
         Command::Schema(schema::Schema {}) => schema::run(),
         Command::Demo(demo::Demo {}) => demo::run(),
         Command::Import(import) => import.run(),
+        Command::Call(call) => call.run(),
         Command::Talk(talk) => talk.run(),
         Command::News(news) => news.run(),
         Command::Keys(keys) => keys.run(),

@@ -74,10 +74,12 @@ fn upstream(before: &upstream::Settings, after: &upstream::Settings) -> Vec<Stri
         headers,
         query,
         api_key,
+        oauth2,
         timeout,
         tls,
         http,
         cookies,
+        redirects,
         shared,
     } = before;
     keys.compare("name", name, &after.name);
@@ -89,10 +91,12 @@ fn upstream(before: &upstream::Settings, after: &upstream::Settings) -> Vec<Stri
     keys.compare("headers", headers, &after.headers);
     keys.compare("query", query, &after.query);
     keys.compare("api_key", api_key, &after.api_key);
+    keys.compare("oauth2", oauth2, &after.oauth2);
     keys.compare("timeout", timeout, &after.timeout);
     keys.compare("tls", tls, &after.tls);
     keys.compare("http", http, &after.http);
     keys.compare("cookies", cookies, &after.cookies);
+    keys.compare("redirects", redirects, &after.redirects);
     keys.compare("shared", shared, &after.shared);
     keys.0
 }

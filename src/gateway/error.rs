@@ -135,6 +135,10 @@ impl From<&net::Error> for Refusal {
                 ErrorCode::UpstreamTimeout,
                 "the service behind this agent did not answer in time; try again later",
             ),
+            net::Error::Credentials(_) => Self::new(
+                ErrorCode::UpstreamAuth,
+                "the service behind this agent refuses the gateway's credential; tell the agent's operator",
+            ),
             net::Error::Resolve { .. }
             | net::Error::Connect { .. }
             | net::Error::Forbidden(_)

@@ -61,6 +61,9 @@ pub enum Error {
         /// In bytes.
         limit: usize,
     },
+    /// The service does not take a credential of ours.
+    #[error("the service does not take our credential: {0}")]
+    Credentials(&'static str),
     /// A redirect that leaves the origin, leads nowhere, or is one too many.
     #[error("the service redirects {0}")]
     Redirect(&'static str),

@@ -8,11 +8,11 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::error::Timer;
-use super::{Client, Coding, Error, Guard, Peer, Request, Response, Timeouts, WebUrl};
+use super::{Client, Coding, Error, Guard, Origin, Peer, Request, Response, Timeouts, WebUrl};
 use crate::restap::{HopCount, hop_count};
 
 /// Redirects that are followed.
-const REDIRECTS_MAX: usize = 3;
+pub const REDIRECTS_MAX: usize = 3;
 
 /// What a fetch may take.
 #[derive(Debug, Clone, Copy)]
@@ -51,7 +51,9 @@ impl Client {
         for _ in 0..=REDIRECTS_MAX {
             let mut response = self.send(peer, request.clone()).await?;
             let follows = matches!(request.method, Method::GET | Method::HEAD);
-            if follows && let Some(target) = redirect(peer, &request.target, response.status, &response.headers)? {
+            if follows
+                && let Some(target) = redirect(peer.origin(), &request.target, response.status, &response.headers)?
+            {
                 request.target = target;
                 response.release().await;
                 continue;
@@ -151,9 +153,9 @@ async fn whole(response: &mut Response, limit: usize) -> Result<Bytes, Error> {
     Ok(body.freeze())
 }
 
-/// Where a redirect leads within the origin of `peer`; `None` if the answer is no redirect.
-fn redirect(
-    peer: &Peer,
+/// Where a redirect leads within the origin; `None` if the answer is no redirect.
+pub fn redirect(
+    origin: &Origin,
     from: &PathAndQuery,
     status: StatusCode,
     headers: &HeaderMap,
@@ -170,20 +172,19 @@ fn redirect(
             format!("{folder}/{relative}")
         }
         same_scheme if same_scheme.starts_with("//") => {
-            format!("{}:{same_scheme}", if peer.origin().tls { "https" } else { "http" })
+            format!("{}:{same_scheme}", if origin.tls { "https" } else { "http" })
         }
         location => location.to_owned(),
     }
     .parse()
     .map_err(|_| broken.clone())?;
-    if uri.scheme().is_some() && !is_within(peer, &uri) {
+    if uri.scheme().is_some() && !is_within(origin, &uri) {
         return Err(Error::Redirect("to another origin"));
     }
     uri.path_and_query().cloned().map(Some).ok_or(broken)
 }
 
-fn is_within(peer: &Peer, uri: &Uri) -> bool {
-    let origin = peer.origin();
+fn is_within(origin: &Origin, uri: &Uri) -> bool {
     let port = uri.port_u16().unwrap_or(if uri.scheme_str() == Some("https") { 443 } else { 80 });
     let host = uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
     uri.scheme_str() == Some(if origin.tls { "https" } else { "http" })

@@ -25,7 +25,7 @@ pub use cidr::Cidr;
 pub use client::{Client, Coding, Request, Timeouts};
 pub use error::{Blocked, ConnectError, Error, Timer};
 pub use exchange::INTERIM_MAX;
-pub use fetch::{Bounds, Document, Found, Rules};
+pub use fetch::{Bounds, Document, Found, REDIRECTS_MAX, Rules, redirect};
 pub use guard::Guard;
 pub use origin::{InvalidUrl, Origin, Url};
 pub use peer::{HttpVersion, Peer, connect_error};

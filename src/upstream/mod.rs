@@ -5,6 +5,7 @@
 
 mod budget;
 mod health;
+mod oauth2;
 mod server;
 mod servers;
 mod service;
@@ -99,7 +100,10 @@ impl Upstreams {
 
 /// Whether any of them is verified against the system's certificate authorities, which are then worth loading at start.
 pub fn need_system_roots<'a>(settings: impl IntoIterator<Item = &'a Settings>) -> bool {
-    settings.into_iter().any(|settings| settings.url.origin.tls && tls::needs_system_roots(&settings.tls))
+    settings.into_iter().any(|settings| {
+        let token = settings.oauth2.as_ref().is_some_and(|oauth2| oauth2.token_url.origin.tls);
+        token || settings.url.origin.tls && tls::needs_system_roots(&settings.tls)
+    })
 }
 
 #[cfg(test)]

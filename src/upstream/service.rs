@@ -7,16 +7,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use http::header::{HOST, RETRY_AFTER};
+use http::header::{AUTHORIZATION, HOST, RETRY_AFTER};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use prometheus::IntCounter;
 use tokio::runtime::Handle;
 
 use super::budget::Budget;
+use super::oauth2::Tokens;
 use super::server::{Gauges, Server};
 use super::servers::{Affinity, Picked, Servers, Unavailable};
-use super::settings::{Cookies, HttpVersion, Settings, Timeouts as Set, When};
+use super::settings::{Cookies, HttpVersion, Redirects, Settings, Timeouts as Set, When};
 use super::target::{InvalidTarget, Target};
 use super::{Problem, health};
 use crate::net::{self, Client, Request, Response, Url, peer};
@@ -54,6 +55,7 @@ pub struct Upstream {
     client: Client,
     /// Whether somebody asks its servers how they are.
     watched: AtomicBool,
+    tokens: Option<Tokens>,
 }
 
 /// What an upstream is used for; it decides how patient the gateway is.
@@ -125,6 +127,7 @@ impl Upstream {
             retries: metrics.map(|metrics| metrics.upstream_retries(name)),
             client: client.clone(),
             watched: AtomicBool::new(false),
+            tokens: settings.oauth2.as_ref().map(|oauth2| Tokens::new(settings, oauth2, client)).transpose()?,
         })
     }
 
@@ -186,13 +189,27 @@ impl Upstream {
         self.send_from(request, None, &Seat::default()).await
     }
 
-    /// The same for whoever belongs to a server, and wants to tell later how the server did.
+    /// The same for whoever belongs to a server, and wants to tell later how the server did. Where a token is needed it
+    /// is added, and asked for anew once if the service does not take it.
     pub async fn send_from(
         &self,
-        request: Request,
+        mut request: Request,
         affinity: Option<Affinity>,
         seat: &Seat,
     ) -> Result<Response, net::Error> {
+        let Some(tokens) = &self.tokens else { return self.ask(request, affinity, seat).await };
+        let token = tokens.authorization(&self.client, None).await?;
+        request.headers.insert(AUTHORIZATION, token.clone());
+        let answer = self.ask(request.clone(), affinity, seat).await?;
+        if answer.status != StatusCode::UNAUTHORIZED {
+            return Ok(answer);
+        }
+        answer.release().await;
+        request.headers.insert(AUTHORIZATION, tokens.authorization(&self.client, Some(&token)).await?);
+        self.ask(request, affinity, seat).await
+    }
+
+    async fn ask(&self, request: Request, affinity: Option<Affinity>, seat: &Seat) -> Result<Response, net::Error> {
         self.budget.earn();
         let mut tried = Vec::new();
         loop {
@@ -216,6 +233,31 @@ impl Upstream {
             drop(picked);
             tokio::time::sleep(pause).await;
         }
+    }
+
+    /// The same; redirects of GET and HEAD are followed where the settings say so. One that leaves the origin is the
+    /// answer.
+    pub async fn send_following(
+        &self,
+        mut request: Request,
+        affinity: Option<Affinity>,
+        seat: &Seat,
+    ) -> Result<Response, net::Error> {
+        let follows =
+            self.settings.redirects == Redirects::Follow && matches!(request.method, Method::GET | Method::HEAD);
+        for _ in 0..=net::REDIRECTS_MAX {
+            let answer = self.send_from(request.clone(), affinity, seat).await?;
+            let leads = || net::redirect(&self.url.origin, &request.target, answer.status, &answer.headers);
+            let Some(target) = follows.then(leads).and_then(Result::unwrap_or_default) else { return Ok(answer) };
+            answer.release().await;
+            request.target = target;
+        }
+        Err(net::Error::Redirect("too often"))
+    }
+
+    /// Whether Pingora's proxy can send its requests: nothing has to be asked for or followed meanwhile.
+    pub fn passes(&self) -> bool {
+        self.tokens.is_none() && self.settings.redirects == Redirects::Pass
     }
 
     /// Reads a small document whole.

@@ -42,6 +42,8 @@ pub struct Settings {
     pub query: Vec<(String, Secret)>,
     /// The credential for the dialect's own place (`api_key:`).
     pub api_key: Option<Secret>,
+    /// Client credentials that a token is asked for with.
+    pub oauth2: Option<OAuth2>,
     /// What was set; the kind of use (capability or talk) fills in the rest.
     pub timeout: Timeouts,
     /// TLS towards the service.
@@ -50,6 +52,8 @@ pub struct Settings {
     pub http: HttpVersion,
     /// Whether `Set-Cookie` reaches the caller.
     pub cookies: Cookies,
+    /// What becomes of redirects.
+    pub redirects: Redirects,
     /// Whether agents of other files may name it.
     pub shared: bool,
 }
@@ -79,6 +83,29 @@ pub enum Cookies {
     Pass,
 }
 
+/// `oauth2:` of an upstream: client credentials (RFC 6749, section 4.4).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OAuth2 {
+    /// Where tokens are asked for.
+    pub token_url: Url,
+    /// Who asks.
+    pub client_id: Secret,
+    /// The proof of it.
+    pub client_secret: Secret,
+    /// What is asked for.
+    pub scopes: Vec<String>,
+}
+
+/// `redirects:` of an upstream.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Redirects {
+    /// They reach the caller.
+    #[default]
+    Pass,
+    /// Those of GET and HEAD are followed within the origin, three at most.
+    Follow,
+}
+
 impl Settings {
     /// A service of which nothing but the URL is written.
     pub fn at(name: &str, url: Url) -> Self {
@@ -92,10 +119,12 @@ impl Settings {
             headers: Vec::new(),
             query: Vec::new(),
             api_key: None,
+            oauth2: None,
             timeout: Timeouts::default(),
             tls: Tls::default(),
             http: HttpVersion::default(),
             cookies: Cookies::default(),
+            redirects: Redirects::default(),
             shared: false,
         }
     }
@@ -114,6 +143,8 @@ impl Settings {
             let headers = fields.with("headers", "Headers to set on every request.", headers);
             let query = fields.with("query", "Parameters to add to every request's query.", query);
             let authorization = authorization(fields);
+            let doc = "Client credentials; the token is asked for, kept, renewed, and sent as `Authorization: Bearer`.";
+            let oauth2 = fields.with("oauth2", doc, OAuth2::take);
             let api_key =
                 fields.optional("api_key", "The credential that goes where the dialect's service expects it.");
             let timeout =
@@ -122,6 +153,8 @@ impl Settings {
             let http = fields.word("http", &HttpVersion::WORDS, HttpVersion::Auto, "The version of HTTP.");
             let cookies =
                 fields.word("cookies", &Cookies::WORDS, Cookies::Drop, "Whether `Set-Cookie` reaches the caller.");
+            let doc = "Whether redirects of GET and HEAD within the service's origin are followed, three at most.";
+            let redirects = fields.word("redirects", &Redirects::WORDS, Redirects::Pass, doc);
             let shared = fields.or("shared", false, "Whether agents of other files may name it.");
 
             let url = one_place(fields, url, servers.as_deref())?;
@@ -138,10 +171,12 @@ impl Settings {
             settings.headers.extend(authorization.map(|value| (AUTHORIZATION, value)));
             settings.query = query.unwrap_or_default();
             settings.api_key = api_key;
+            settings.oauth2 = oauth2;
             settings.timeout = timeout.unwrap_or_default();
             settings.tls = tls.unwrap_or_default();
             settings.http = http;
             settings.cookies = cookies;
+            settings.redirects = redirects;
             settings.shared = shared;
             Some(settings)
         })
@@ -193,10 +228,11 @@ fn authorization(fields: &mut Fields<'_, '_>) -> Option<Secret> {
     });
     let written = fields.get("headers").into_iter().flat_map(Node::children);
     let written = written.filter(|header| header.key().is_some_and(|key| key.eq_ignore_ascii_case("authorization")));
-    let rivals: Vec<_> = written.chain(fields.get("basic")).chain(fields.get("bearer")).collect();
+    let others = ["basic", "bearer", "oauth2"].into_iter().filter_map(|name| fields.get(name));
+    let rivals: Vec<_> = written.chain(others).collect();
     if let [first, rest @ ..] = rivals.as_slice() {
         for rival in rest {
-            let by = first.key().filter(|key| matches!(*key, "basic" | "bearer")).unwrap_or("headers");
+            let by = first.key().filter(|key| matches!(*key, "basic" | "bearer" | "oauth2")).unwrap_or("headers");
             let message = format!("`Authorization` is already set by `{by}`");
             fields.problem(Problem::error(*rival, message).at_key().help("keep one of them"));
         }
@@ -291,6 +327,29 @@ impl Tls {
 impl HttpVersion {
     const WORDS: [(&str, Self); 4] =
         [("auto", Self::Auto), ("1.0", Self::Http10), ("1.1", Self::Http11), ("2", Self::Http2)];
+}
+
+impl OAuth2 {
+    fn take(slot: Slot<'_, '_>) -> Option<Self> {
+        slot.section("oauth2", |fields| {
+            let token_url = fields.required_with("token_url", "Where tokens are asked for.", |slot| {
+                slot.parsed::<Url>("a URL such as https://id.example.com/token", Some("[Hh][Tt][Tt][Pp][Ss]?://.+"))
+            });
+            let client_id = fields.required::<Secret>("client_id", "Who asks.");
+            let client_secret = fields.required::<Secret>("client_secret", "The proof of it.");
+            let scopes = fields.optional("scopes", "What is asked for.");
+            Some(Self {
+                token_url: token_url?,
+                client_id: client_id?,
+                client_secret: client_secret?,
+                scopes: scopes.unwrap_or_default(),
+            })
+        })
+    }
+}
+
+impl Redirects {
+    const WORDS: [(&str, Self); 2] = [("pass", Self::Pass), ("follow", Self::Follow)];
 }
 
 impl Cookies {

@@ -9,22 +9,7 @@ use crate::net::{Error as Failed, Request};
 use crate::yaml::Secret;
 
 fn settings(url: &str) -> Settings {
-    Settings {
-        shared: false,
-        name: "api".into(),
-        url: url.parse().unwrap(),
-        servers: Vec::new(),
-        balance: settings::Balance::RoundRobin,
-        retry: None,
-        health: None,
-        headers: Vec::new(),
-        query: Vec::new(),
-        api_key: None,
-        timeout: settings::Timeouts::default(),
-        tls: settings::Tls::default(),
-        http: settings::HttpVersion::Auto,
-        cookies: settings::Cookies::Drop,
-    }
+    Settings::at("api", url.parse().unwrap())
 }
 
 fn upstream(settings: Settings) -> Result<Arc<Upstream>, Error> {

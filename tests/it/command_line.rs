@@ -18,7 +18,7 @@ fn in_empty(file: Option<&str>, arguments: &[&str]) -> Finished {
 fn help_and_version_end_with_zero() {
     let help = in_empty(None, &["--help"]);
     assert_eq!(help.code, Some(0));
-    for command in ["serve", "check", "catalog", "schema", "demo", "talk", "news", "store"] {
+    for command in ["serve", "check", "catalog", "schema", "demo", "call", "talk", "news", "store"] {
         assert!(help.stdout.contains(command), "{command}: {}", help.stdout);
         let own = in_empty(None, &[command, "--help"]);
         assert_eq!(own.code, Some(0));
@@ -229,4 +229,36 @@ fn a_package_without_a_name_or_a_type_is_a_problem() {
         assert_eq!(finished.code, Some(1), "{package}: {finished:?}");
         assert!(finished.stderr.contains("packages"), "{}", finished.stderr);
     }
+}
+
+#[test]
+fn call_fills_a_request_by_the_catalog_and_tells_what_is_wrong() {
+    let upstream =
+        Upstream::start(|exchange| exchange.answer("200 OK", "Content-Type: application/json", b"{\"ok\":true}"));
+    let gateway = Gateway::start(&format!(
+        "agent: {{name: T, talk: off, upstream: '{}', capabilities: [{{id: notes.put, method: PUT, endpoint: '/notes/{{id}}', \
+         parameters: [{{name: id, location: path, type: integer}}, {{name: tags, type: array, style: pipeDelimited}}, {{name: X-Who, location: header}}], \
+         input_schema: {{type: object, properties: {{text: {{type: string}}}}, required: [text]}}}}]}}\n",
+        upstream.url()
+    ));
+    let call =
+        |input: &str, more: &[&str]| in_empty(None, &[&["call", &gateway.url(), "notes.put", input], more].concat());
+    let done = call(r#"{"id": 7, "tags": ["a", "b"], "X-Who": "me", "text": "hi"}"#, &[]);
+    assert_eq!((done.code, done.stdout.trim()), (Some(0), "{\"ok\":true}"), "{done:?}");
+    let request = upstream.last();
+    assert_eq!((request.method.as_str(), request.target.as_str()), ("PUT", "/notes/7?tags=a|b"));
+    assert_eq!((request.header("x-who"), request.json()), (Some("me"), json!({"text": "hi"})));
+    let lines = call(r#"{"id": 7, "text": "hi"}"#, &["--json"]);
+    assert_eq!(serde_json::from_str::<Value>(&lines.stdout).unwrap(), json!({"status": 200, "body": {"ok": true}}));
+    let refused = call(r#"{"id": 7, "text": 1}"#, &[]);
+    assert_eq!(refused.code, Some(1));
+    assert!(
+        refused.stderr.contains("400 invalid_input") && refused.stderr.contains("body /text: must be a string"),
+        "{refused:?}"
+    );
+    let missing = call("{}", &[]);
+    assert!(missing.code == Some(1) && missing.stderr.contains("`id` is missing"), "{missing:?}");
+    let unknown = in_empty(None, &["call", &gateway.url(), "notes.pt"]);
+    assert!(unknown.code == Some(1) && unknown.stderr.contains("did you mean `notes.put`?"), "{unknown:?}");
+    assert_eq!(in_empty(None, &["call", &gateway.url(), "notes.put", "{"]).code, Some(2));
 }

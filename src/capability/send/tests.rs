@@ -15,7 +15,7 @@ fn sender(send_as: SendAs, change: impl FnOnce(&mut Settings)) -> Sender {
 }
 
 fn sent(sender: &Sender, value: &Value) -> Result<(String, String), Unsendable> {
-    match sender.send(value)? {
+    match sender.encode(value)? {
         Sent::Body(body, media_type) => {
             Ok((String::from_utf8_lossy(&body).into_owned(), media_type.to_str().unwrap().to_owned()))
         }

@@ -6,6 +6,7 @@ use http::HeaderName;
 use serde_json::json;
 
 use super::super::send::is_xml_name;
+use super::mapping::{ErrorRule, ReceiveAs, Transform, fits};
 use super::parameter::STYLES;
 use crate::restap::catalog::Style;
 use crate::yaml::{ByteSize, Fields, Mismatch, Period, Problem, Scalar, Slot, Value as _};
@@ -38,6 +39,12 @@ pub struct Route {
     /// The element around an XML body; without one an object of one entry is that element, and `request` is around
     /// any other.
     pub xml_root: Option<String>,
+    /// How answers are read, where they do not only pass.
+    pub receive_as: Option<ReceiveAs>,
+    /// What becomes of JSON on its way.
+    pub transform: Transform,
+    /// Answers that are errors; the first that applies counts.
+    pub errors: Vec<ErrorRule>,
 }
 
 /// What the service gets a body as; callers send JSON, or what the service takes.
@@ -91,6 +98,9 @@ impl Route {
             send_as: SendAs::default(),
             encoding: Vec::new(),
             xml_root: None,
+            receive_as: None,
+            transform: Transform::default(),
+            errors: Vec::new(),
         }
     }
 
@@ -130,6 +140,13 @@ impl Route {
         if self.send_as != SendAs::Xml {
             fields.useless(&["xml_root"], "only `send_as: xml` has elements");
         }
+        let doc = "How answers are read and made UTF-8 and JSON: auto (by their type), json, xml, csv, form, text or binary; \
+                   without it they pass as they are, unless something else here looks at them.";
+        self.receive_as = fields.with("receive_as", doc, ReceiveAs::take);
+        self.transform = fields.with("transform", "Mappings in jq.", Transform::take).unwrap_or_default();
+        let doc = "Answers that are errors although they do not say so; the first that applies counts.";
+        self.errors = fields.with("errors", doc, |slot| slot.list(ErrorRule::take)).unwrap_or_default();
+        fits(fields, self.receive_as, self.send_as == SendAs::Raw);
     }
 }
 

@@ -100,6 +100,35 @@ pub struct InvalidSchema {
     pub problem: String,
 }
 
+/// What answers of a capability must fit.
+#[derive(Debug)]
+pub struct Output {
+    mode: Validate,
+    schema: Option<Schema>,
+}
+
+impl Output {
+    pub(super) fn new(settings: &Settings) -> Self {
+        Self { mode: settings.validate_response, schema: settings.output_schema.clone().map(Schema::new) }
+    }
+
+    /// What a violation leads to.
+    pub fn mode(&self) -> Validate {
+        if self.schema.is_some() { self.mode } else { Validate::Off }
+    }
+
+    /// The schema as it is written.
+    pub(super) fn schema(&self) -> Option<&serde_json::Value> {
+        self.schema.as_ref().map(Schema::source)
+    }
+
+    /// What is wrong with an answer; or with the schema.
+    pub(super) fn check(&self, value: &serde_json::Value) -> Result<Vec<Violation>, String> {
+        let Some(schema) = &self.schema else { return Ok(Vec::new()) };
+        schema.check(value, Part::Body).map_err(|problem| format!("`output_schema` can't be compiled: {problem}"))
+    }
+}
+
 impl Validation {
     pub(super) fn new(settings: &Settings, parameters: &[Parameter]) -> Self {
         Self {

@@ -3,6 +3,8 @@
 //! Which way is decided once at load ([`Call::new`]). Pingora's hooks stream both ways with one timer between any two
 //! bytes; a capability that must see the body, or that has more timers than that, is served.
 
+mod mapping;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,14 +12,16 @@ use http::header::{CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HeaderMap, TRANSFER_ENC
 use http::{Method, StatusCode, Version};
 use pingora::http::ResponseHeader;
 use pingora::proxy::Session;
+use serde_json::Value;
 use tracing::{debug, warn};
 
 use crate::capability::headers::{Arrival, Caller, Proxy, Scheme};
-use crate::capability::send::{Sent, Unsendable};
+use crate::capability::send::Sent;
 use crate::capability::settings::Validate;
-use crate::capability::validate::{Input, Part, Refused, Violation};
+use crate::capability::validate::{Input, Refused};
 use crate::capability::{
-    Body, Capability, InvalidPath, Params, Received, Return, Service, Target, request_headers, response_headers,
+    Body, Capability, InvalidPath, Params, Received, Return, Service, Target, Variables, request_headers,
+    response_headers,
 };
 use crate::gateway::ctx::RequestCtx;
 use crate::gateway::error::Refusal;
@@ -28,6 +32,9 @@ use crate::gateway::{Gateway, body};
 use crate::net;
 use crate::restap::{ErrorCode, HopCount, SESSION_HEADER};
 use crate::upstream::{Affinity, Kind, Picked, Seat, Timeouts, Upstream};
+
+/// How long the head of an answer waits for the first bytes of its body.
+const FIRST_BYTES: Duration = Duration::from_millis(250);
 
 /// A capability and the service that it asks.
 #[derive(Debug)]
@@ -81,8 +88,10 @@ impl Call {
         let one_timer = total.is_none() && timeouts.first_byte == timeouts.idle;
         // Without chunks a body that passes could not be delimited.
         let speaks_1_1 = upstream.http != net::HttpVersion::Http10;
-        let passes = one_timer && speaks_1_1 && !upstream.repeats(&capability.settings().route.method);
-        let way = if capability.body() == Body::Passing && passes { Way::Passed } else { Way::Served };
+        let passes =
+            one_timer && speaks_1_1 && !upstream.repeats(&capability.settings().route.method) && upstream.passes();
+        let only_passes = capability.body() == Body::Passing && !capability.receiver().maps();
+        let way = if only_passes && passes { Way::Passed } else { Way::Served };
         Self { name: capability.id().into(), capability, service, upstream, timeouts, total, way }
     }
 
@@ -115,6 +124,7 @@ pub(in crate::gateway) async fn answer(
     {
         return Err(body::too_large(limit).into());
     }
+    let maps = call.capability.maps();
     let mut whole =
         if served { Some(body::read(session, limit.unwrap_or(limits.body), limits.body_timeout).await?) } else { None };
     let request = session.req_header();
@@ -142,8 +152,19 @@ pub(in crate::gateway) async fn answer(
         hops: &hops,
     };
     let mut headers = request_headers(&call.capability, &call.service, &params, &arrival, &request.headers)?;
-    if let Some(Received::Json(value)) = received.filter(|_| call.capability.sender().converts()) {
-        match call.capability.sender().send(&value).map_err(unsendable)? {
+    let variables = if maps {
+        call.capability.variables(&params, query.as_deref(), &request.headers)
+    } else {
+        Variables::default()
+    };
+    let sender = call.capability.sender();
+    let value = match received {
+        Some(Received::Json(value)) if sender.converts() => Some(value),
+        Some(Received::Nothing) if sender.makes() => Some(Value::Null),
+        _ => None,
+    };
+    if let Some(value) = value {
+        match mapping::send(call, value, whole.as_ref().map_or(0, bytes::Bytes::len), &variables).await? {
             Sent::Body(body, media_type) => {
                 headers.insert(CONTENT_TYPE, media_type);
                 whole = Some(body);
@@ -173,7 +194,7 @@ pub(in crate::gateway) async fn answer(
     match whole {
         None => Ok(Some(proxied)),
         // Boxed, so that requests that are not served this way do not carry its size.
-        Some(body) => Box::pin(serve(gateway, session, ctx, (agent, proxied, body))).await.map(|()| None),
+        Some(body) => Box::pin(serve(gateway, session, ctx, (agent, proxied, body), variables)).await.map(|()| None),
     }
 }
 
@@ -234,22 +255,13 @@ fn told(call: &Call, refused: Refused) -> Refusal {
     Refusal { details, ..Refusal::new(code, message) }
 }
 
-fn unsendable(problem: Unsendable) -> Refusal {
-    let Unsendable { path, message } = problem;
-    let violation = Violation { location: Part::Body, path, keyword: "type".to_owned(), message };
-    let refused = Refused::Input(vec![violation]);
-    let message = refused.to_string();
-    let Refused::Input(violations) = refused else { return Refusal::internal() };
-    let details = serde_json::to_value(violations).ok().map(Box::new);
-    Refusal { details, ..Refusal::new(ErrorCode::InvalidInput, message) }
-}
-
 /// Asks the service with our own client, and passes its answer on as it comes.
 async fn serve(
     gateway: &Gateway,
     session: &mut Session,
     ctx: &mut RequestCtx,
     (agent, mut proxied, body): (&Agent, ProxiedCall, bytes::Bytes),
+    variables: Variables,
 ) -> Result<(), Failed> {
     let call = proxied.call.clone();
     let deadline = call.total.map(|total| Instant::now() + total);
@@ -261,16 +273,19 @@ async fn serve(
         target,
         headers: std::mem::take(&mut proxied.headers),
         body,
-        coding: net::Coding::AsSent,
+        coding: if call.capability.receiver().maps() { net::Coding::Decoded } else { net::Coding::AsSent },
         timeouts: call.timeouts.into(),
     };
     let seat = Seat::default();
-    let sending = within(deadline, call.upstream.send_from(request, proxied.affinity, &seat));
+    let sending = within(deadline, call.upstream.send_following(request, proxied.affinity, &seat));
     let mut response = tokio::select! {
         biased;
         response = sending => response.map_err(|error| failed(gateway, &call, &error))?,
         _ = session.downstream_session.read_body_or_idle(true) => return Err(respond::gone()),
     };
+    if mapping::reads(&call, proxied.target.method(), &response) {
+        return mapping::answer(gateway, session, ctx, (agent, &proxied, response), (variables, deadline)).await;
+    }
     let mut head = caller_head(agent, &proxied, response.status, &response.headers)?;
     let bodiless = *proxied.target.method() == Method::HEAD || is_bodiless(response.status);
     if !bodiless && !head.headers.contains_key(CONTENT_LENGTH) {
@@ -280,6 +295,21 @@ async fn serve(
             _ => {}
         }
     }
+    // A service that breaks off at once can still be told of with a status.
+    let is_stream =
+        response.headers.get(CONTENT_TYPE).is_some_and(|it| it.as_bytes().starts_with(b"text/event-stream"));
+    let mut first = None;
+    if !bodiless && !is_stream {
+        tokio::select! {
+            biased;
+            chunk = within(deadline, response.chunk()) => match chunk {
+                Err(error) => return Err(failed(gateway, &call, &error).into()),
+                chunk => first = Some(chunk),
+            },
+            () = tokio::time::sleep(FIRST_BYTES) => {}
+            _ = session.downstream_session.read_body_or_idle(true) => return Err(respond::gone()),
+        }
+    }
     ctx.finish_head(&mut head).map_err(Failed::gone)?;
     ctx.told(&[], bodiless);
     session.write_response_header(Box::new(head), bodiless).await.map_err(Failed::gone)?;
@@ -287,10 +317,14 @@ async fn serve(
         return Ok(());
     }
     loop {
-        let chunk = tokio::select! {
-            biased;
-            chunk = within(deadline, response.chunk()) => chunk,
-            _ = session.downstream_session.read_body_or_idle(true) => return Err(respond::gone()),
+        let chunk = if let Some(chunk) = first.take() {
+            chunk
+        } else {
+            tokio::select! {
+                biased;
+                chunk = within(deadline, response.chunk()) => chunk,
+                _ = session.downstream_session.read_body_or_idle(true) => return Err(respond::gone()),
+            }
         };
         match chunk {
             Ok(Some(bytes)) if exceeds(&mut proxied, bytes.len()) => {
