@@ -3,6 +3,7 @@
 mod agent;
 mod catalog;
 mod check;
+mod completions;
 mod demo;
 mod import;
 mod keys;
@@ -13,6 +14,7 @@ mod serve;
 mod source;
 mod store;
 mod talk;
+mod upgrade;
 
 use std::process::ExitCode;
 
@@ -37,6 +39,10 @@ enum Command {
     Demo(demo::Demo),
     Import(Box<import::Import>),
     Talk(talk::Talk),
+    Upgrade(upgrade::Upgrade),
+    Completions(completions::Completions),
+    #[command(hide = true)]
+    Man(completions::Man),
     News(news::News),
     Keys(keys::Command),
     Store(store::Store),
@@ -72,6 +78,12 @@ pub fn run() -> ExitCode {
         Command::Demo(demo::Demo {}) => demo::run(),
         Command::Import(import) => import.run(),
         Command::Talk(talk) => talk.run(),
+        Command::Upgrade(upgrade) => upgrade.run(),
+        Command::Completions(completions) => {
+            completions.run();
+            Ok(())
+        }
+        Command::Man(completions::Man {}) => completions::Man::run(),
         Command::News(news) => news.run(),
         Command::Keys(keys) => keys.run(),
         Command::Store(store) => store.run(),

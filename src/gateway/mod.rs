@@ -22,6 +22,7 @@ mod respond;
 mod router;
 mod thread;
 mod tools;
+mod upgrade;
 mod views;
 mod who;
 
@@ -36,6 +37,7 @@ pub use documents::{Fetcher, START, fetch_named};
 pub use live::{AssembleError, catalog};
 pub use process::{Process, StartError};
 pub use reload::{Origin, Reload, Reloaded, Status};
+pub use upgrade::{Program, Upgrade};
 
 /// What is behind every request.
 struct Gateway {

@@ -54,4 +54,5 @@ mod shared_store;
 mod store_command;
 mod support;
 mod talk;
+mod upgrade;
 mod wire;

@@ -155,6 +155,7 @@ pub(in crate::gateway) async fn answer(
             }
         }
     }
+    ctx.counted.pass();
     ctx.job = Job::begin(gateway, (agent, &call.capability), ctx.who.id, (&method, &request.headers))?;
     ctx.upstream = Some(call.upstream.name.as_str().into());
     let proxied = ProxiedCall {

@@ -193,6 +193,11 @@ impl Gateway {
         self.child.wait().unwrap();
     }
 
+    /// Waits until the process itself has ended; one that took over from it may still print.
+    pub(crate) fn child_exited(&mut self) -> ExitStatus {
+        super::wait::until("the process has ended", || self.child.try_wait().unwrap())
+    }
+
     /// Waits until it has ended by itself.
     pub(crate) fn exited(&mut self) -> ExitStatus {
         if self.printed.wait(PATIENCE, |printed| (printed.ended == 2).then_some(())).is_none() {
