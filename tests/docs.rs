@@ -96,8 +96,7 @@ fn every_link_to_a_file_leads_somewhere() {
 #[test]
 fn dashboard_and_alerts_ask_for_metrics_that_there_are() {
     let page = fs::read_to_string("docs/metrics.md").unwrap();
-    let known: BTreeSet<&str> =
-        page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).collect();
+    let known: BTreeSet<&str> = page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).collect();
     let dashboard = fs::read_to_string("packaging/grafana.json").unwrap();
     let alerts = fs::read_to_string("packaging/alerts.yaml").unwrap();
     assert!(serde_json::from_str::<Value>(&dashboard).unwrap()["panels"].as_array().unwrap().len() > 5);
