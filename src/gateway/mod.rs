@@ -8,6 +8,7 @@ mod ctx;
 mod documents;
 mod drain;
 mod error;
+mod explain;
 mod fields;
 mod handler;
 mod job;
@@ -34,6 +35,7 @@ use crate::store::Store;
 use crate::telemetry::{AccessLog, Health, Metrics};
 
 pub use documents::{Fetcher, START, fetch_named};
+pub use explain::{Asked, ExplainError, Steps, explain};
 pub use live::{AssembleError, catalog};
 pub use process::{Process, StartError};
 pub use reload::{Origin, Reload, Reloaded, Status};

@@ -48,11 +48,18 @@ struct Shared {
     /// What is handed over; another process takes its place at most once.
     sockets: Mutex<Vec<(Listen, Listener)>>,
     done: watch::Sender<bool>,
+    starting: Mutex<()>,
 }
 
 impl Upgrade {
     pub(super) fn new(program: Option<Program>, drain: Drain) -> Self {
-        let shared = Shared { program, drain, sockets: Mutex::default(), done: watch::Sender::new(false) };
+        let shared = Shared {
+            program,
+            drain,
+            sockets: Mutex::default(),
+            done: watch::Sender::new(false),
+            starting: Mutex::default(),
+        };
         Self { shared: Arc::new(shared) }
     }
 
@@ -90,7 +97,10 @@ impl Upgrade {
     }
 
     fn start(&self) -> Result<u32, String> {
-        let sockets = self.sockets();
+        // One at a time; and nobody who stops the process has to wait for it.
+        let Ok(_alone) = self.shared.starting.try_lock() else {
+            return Err("another upgrade is under way".to_owned());
+        };
         if *self.shared.drain.stopping().borrow() || self.is_done() {
             return Err("this process is stopping already; ask the one that has taken its place".to_owned());
         }
@@ -99,12 +109,16 @@ impl Upgrade {
         let (channel, other) = Channel::pair().map_err(failed)?;
         let mut command = Command::new(&program.path);
         command.args(&program.arguments).arg(TAKE_OVER).stdin(Stdio::from(other));
+        let shared = self.sockets().iter().map(|(listen, listener)| Ok((listen.clone(), listener.share()?))).collect();
+        let sockets: Vec<(Listen, Listener)> = io::Result::<Vec<_>>::map_err(shared, failed)?;
         let mut child = command.spawn().map_err(|error| format!("{}: {error}", program.path.display()))?;
         // The other end is the child's alone from here on, so that its death is seen.
         drop(command);
         let handed: Vec<(&Listen, BorrowedFd<'_>)> =
             sockets.iter().map(|(listen, listener)| (listen, listener.as_fd())).collect();
-        let serving = channel.send(&handed).map_err(failed).and_then(|()| channel.wait(PATIENCE));
+        let sent = channel.send(&handed);
+        // One that has ended before it took them has said why.
+        let serving = channel.wait(PATIENCE).and_then(|()| sent.map_err(failed));
         if let Err(why) = serving {
             let _ = child.kill();
             let _ = child.wait();

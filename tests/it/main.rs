@@ -25,6 +25,7 @@ mod dialects;
 mod discovery;
 mod disk;
 mod endurance;
+mod explain;
 mod favorite_color;
 mod fleet;
 mod following;
@@ -45,6 +46,7 @@ mod rates;
 mod reload;
 mod report;
 mod rest_request;
+mod run;
 mod second_attempts;
 mod secrets;
 #[path = "../servers.rs"]
