@@ -93,6 +93,34 @@ fn every_link_to_a_file_leads_somewhere() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+#[test]
+fn dashboard_and_alerts_ask_for_metrics_that_there_are() {
+    let page = fs::read_to_string("docs/metrics.md").unwrap();
+    let known: BTreeSet<&str> = page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).collect();
+    let dashboard = fs::read_to_string("packaging/grafana.json").unwrap();
+    let alerts = fs::read_to_string("packaging/alerts.yaml").unwrap();
+    assert!(serde_json::from_str::<Value>(&dashboard).unwrap()["panels"].as_array().unwrap().len() > 5);
+    assert!(serde_yaml::from_str::<Value>(&alerts).unwrap()["groups"][0]["rules"].as_array().unwrap().len() > 3);
+    let name = regex::Regex::new("restap_[a-z_]+").unwrap();
+    let mut asked = 0;
+    for found in name.find_iter(&dashboard).chain(name.find_iter(&alerts)) {
+        let metric = ["_bucket", "_sum", "_count"].iter().find_map(|end| found.as_str().strip_suffix(end));
+        let metric = metric.unwrap_or(found.as_str());
+        assert!(known.contains(metric), "there is no metric {metric}");
+        asked += 1;
+    }
+    assert!(asked > 20);
+}
+
+#[test]
+fn the_unit_that_is_shown_is_the_one_that_is_packaged() {
+    let page = fs::read_to_string("docs/deployment.md").unwrap();
+    let shown = page.split("```ini\n").nth(1).unwrap().split("```").next().unwrap();
+    let shown = shown.lines().skip(1).collect::<Vec<_>>().join("\n").replace("/usr/local/bin/", "/usr/bin/");
+    let packaged = fs::read_to_string("packaging/restap-gateway.service").unwrap();
+    assert_eq!(shown.trim(), packaged.trim());
+}
+
 /// Holds a section of the page against one of the schema, and then those below it.
 fn compare(
     path: &str,

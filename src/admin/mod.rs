@@ -41,12 +41,15 @@ pub trait Operator: Send + Sync {
     fn token(&self) -> Option<Arc<Secret>>;
     /// Reads the configuration again. An error is what `check --format json` prints of it.
     async fn reload(&self) -> Result<Value, Value>;
+    /// Has the installed program take over: the pid of its process. An error is why it does not.
+    async fn upgrade(&self) -> Result<u32, String>;
 }
 
 /// What a request is allowed to do.
 enum Admitted {
     Read,
     Reload,
+    Upgrade,
 }
 
 /// One answer.
@@ -65,6 +68,10 @@ impl Admin {
             Ok(Admitted::Reload) => match self.operator.reload().await {
                 Ok(done) => json_answer(StatusCode::OK, &done),
                 Err(problems) => json_answer(StatusCode::BAD_REQUEST, &problems),
+            },
+            Ok(Admitted::Upgrade) => match self.operator.upgrade().await {
+                Ok(pid) => json_answer(StatusCode::OK, &json!({"status": "upgraded", "pid": pid})),
+                Err(why) => refuse(ErrorCode::BadRequest, &format!("no other process takes over: {why}")),
             },
             Err(refusal) => refusal,
         }
@@ -90,8 +97,11 @@ impl Admin {
         }
         match (path, method) {
             ("/reload", &Method::POST) => Ok(Admitted::Reload),
-            ("/reload", _) => Err(wrong_method("POST", "this path takes POST")),
-            _ => Err(refuse(ErrorCode::NotFound, "the admin listener has /live, /ready, /metrics and /reload")),
+            ("/upgrade", &Method::POST) => Ok(Admitted::Upgrade),
+            ("/reload" | "/upgrade", _) => Err(wrong_method("POST", "this path takes POST")),
+            _ => {
+                Err(refuse(ErrorCode::NotFound, "the admin listener has /live, /ready, /metrics, /reload and /upgrade"))
+            }
         }
     }
 
@@ -213,6 +223,10 @@ mod tests {
         async fn reload(&self) -> Result<Value, Value> {
             if self.refused { Err(json!([])) } else { Ok(json!({})) }
         }
+
+        async fn upgrade(&self) -> Result<u32, String> {
+            if self.refused { Err("no".into()) } else { Ok(1) }
+        }
     }
 
     fn admin(listen: &str, process: Process) -> Admin {
@@ -292,7 +306,9 @@ mod tests {
     #[tokio::test]
     async fn a_reload_takes_post_and_a_refused_one_is_a_bad_request() {
         let admin = admin("unix:admin.sock", Process { refused: true, ..Process::default() });
-        assert_eq!(ask(&admin, Method::POST, "/reload", &[]).await, StatusCode::BAD_REQUEST);
+        for path in ["/reload", "/upgrade"] {
+            assert_eq!(ask(&admin, Method::POST, path, &[]).await, StatusCode::BAD_REQUEST);
+        }
         for method in [Method::GET, Method::HEAD, Method::PUT] {
             assert_eq!(ask(&admin, method, "/reload", &[]).await, StatusCode::METHOD_NOT_ALLOWED);
         }

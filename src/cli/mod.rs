@@ -4,16 +4,20 @@ mod agent;
 mod call;
 mod catalog;
 mod check;
+mod completions;
 mod demo;
+mod explain;
 mod import;
 mod keys;
 mod news;
 mod process;
+mod run;
 mod schema;
 mod serve;
 mod source;
 mod store;
 mod talk;
+mod upgrade;
 
 use std::process::ExitCode;
 
@@ -33,12 +37,18 @@ struct Cli {
 enum Command {
     Serve(serve::Serve),
     Check(check::Check),
+    Explain(explain::Explain),
     Catalog(catalog::Catalog),
     Schema(schema::Schema),
     Demo(demo::Demo),
     Import(Box<import::Import>),
     Call(call::Call),
     Talk(talk::Talk),
+    Run(run::Run),
+    Upgrade(upgrade::Upgrade),
+    Completions(completions::Completions),
+    #[command(hide = true)]
+    Man(completions::Man),
     News(news::News),
     Keys(keys::Command),
     Store(store::Store),
@@ -69,12 +79,24 @@ pub fn run() -> ExitCode {
     let done = match cli.command.unwrap_or(Command::Serve(cli.serve)) {
         Command::Serve(serve) => serve.run(),
         Command::Check(check) => check.run(),
+        Command::Explain(explain) => explain.run(),
         Command::Catalog(catalog) => catalog.run(),
         Command::Schema(schema::Schema {}) => schema::run(),
         Command::Demo(demo::Demo {}) => demo::run(),
         Command::Import(import) => import.run(),
         Command::Call(call) => call.run(),
         Command::Talk(talk) => talk.run(),
+        Command::Run(run) => match run.run() {
+            // It ends as the service did.
+            Ok(code) => return code,
+            Err(fault) => Err(fault),
+        },
+        Command::Upgrade(upgrade) => upgrade.run(),
+        Command::Completions(completions) => {
+            completions.run();
+            Ok(())
+        }
+        Command::Man(completions::Man {}) => completions::Man::run(),
         Command::News(news) => news.run(),
         Command::Keys(keys) => keys.run(),
         Command::Store(store) => store.run(),

@@ -4,9 +4,11 @@ use std::path::Path;
 
 use clap::Args;
 
+use super::process::Start;
 use super::{ConfigFile, Fault, complain, say, source};
 use crate::config::{Shorthand, Source};
-use crate::front::Listen;
+use crate::front::{Channel, Listen};
+use crate::gateway::Program;
 
 /// Serve (the default command).
 ///
@@ -36,10 +38,26 @@ pub(super) struct Serve {
     /// Print the file that the options stand for, and do nothing else.
     #[arg(long)]
     print: bool,
+    /// Another gateway hands its sockets over at standard input.
+    #[arg(long, hide = true)]
+    take_over: bool,
 }
 
 impl Serve {
     pub(super) fn run(self) -> Result<(), Fault> {
+        // Before anything can replace the program's file.
+        let program = Program::of_this_process().map_err(Fault::new)?;
+        let predecessor = if self.take_over { Some(Channel::from_stdin().map_err(Fault::new)?) } else { None };
+        let failed = predecessor.clone();
+        let done = self.serve(Start { program: Some(program), predecessor });
+        if let (Err(Fault(why)), Some(predecessor)) = (&done, failed) {
+            // One that serves already has told so, and does not listen any more.
+            let _ = predecessor.say_failed(if why.is_empty() { "its configuration can't be used" } else { why });
+        }
+        done
+    }
+
+    fn serve(self, start: Start) -> Result<(), Fault> {
         let source = if self.upstream.is_none() && self.openapi.is_none() && self.talk.is_none() {
             if self.print {
                 return Err(Fault::new(
@@ -61,7 +79,7 @@ impl Serve {
             Source::text("command line", &text, Path::new("."))
         };
         let (config, origin) = source::open(source.listening(listen(&self.listen)?))?;
-        super::process::run(config, origin, |base| complain(&format!("serving on {base}")))
+        super::process::run(config, origin, start, |base| complain(&format!("serving on {base}")))
     }
 }
 

@@ -17,6 +17,9 @@ use crate::restap::ErrorCode;
 /// How long a connection may rest between two requests.
 const KEEPALIVE: Duration = Duration::from_secs(75);
 
+/// When the process stops, a request that comes this soon afterwards is answered: its caller can't know yet.
+pub const LAST_CALL: Duration = Duration::from_millis(500);
+
 /// What serves the connections of a listener.
 pub struct Server<A> {
     /// Pingora's proxy, or another application on its sessions.
@@ -66,7 +69,13 @@ impl<A: HttpServerApp + Send + Sync + 'static> Server<A> {
             let next = tokio::select! {
                 biased;
                 next = downstream.next_request(deadlines) => next,
-                _ = shutdown.wait_for(|stopping| *stopping) => return,
+                () = stopping(&mut shutdown) => {
+                    // What is on its way already is answered.
+                    match tokio::time::timeout(LAST_CALL, downstream.next_request(deadlines)).await {
+                        Ok(next) => next,
+                        Err(_) => return,
+                    }
+                }
             };
             match next {
                 Next::Request => match self.request(downstream).await {
@@ -93,6 +102,11 @@ impl<A: HttpServerApp + Send + Sync + 'static> Server<A> {
         let (stream, _) = self.app.process_new_http(session, &self.shutdown).await?.consume();
         stream.into_any().downcast().ok().map(|stream| *stream)
     }
+}
+
+async fn stopping(shutdown: &mut ShutdownWatch) {
+    // A process that is gone stops too.
+    let _ = shutdown.wait_for(|stopping| *stopping).await;
 }
 
 fn refusal(refused: Refused) -> Vec<u8> {

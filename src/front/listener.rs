@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -16,6 +16,7 @@ use tracing::warn;
 
 use super::connection::Server;
 use super::downstream::Downstream;
+use super::handover::Inherited;
 use super::settings::Listen;
 
 /// Connections that wait in the kernel to be accepted.
@@ -45,15 +46,48 @@ pub enum Listener {
 #[derive(Debug)]
 pub struct SocketFile(PathBuf);
 
+impl SocketFile {
+    /// Leaves the file where it is: another process listens there.
+    pub fn keep(mut self) {
+        self.0 = PathBuf::new();
+    }
+}
+
 impl Drop for SocketFile {
     fn drop(&mut self) {
+        if self.0.as_os_str().is_empty() {
+            return;
+        }
         // Somebody who has removed or replaced it meanwhile is right.
         let _ = std::fs::remove_file(&self.0);
     }
 }
 
 impl Listener {
-    /// Opens a listener at once: a port that is taken must end the start, not delay it.
+    /// Takes a listener over from a process before this one, or opens it at once: a port that is taken must end the
+    /// start, not delay it.
+    pub fn open(listen: &Listen, inherited: &mut Inherited) -> Result<Self, BindError> {
+        let Some(socket) = inherited.take(listen) else { return Self::bind(listen) };
+        Self::adopt(listen, socket).map_err(|error| BindError::Refused(listen.to_string(), error))
+    }
+
+    fn adopt(listen: &Listen, socket: OwnedFd) -> io::Result<Self> {
+        match listen {
+            Listen::Tcp(_) => {
+                let listener = TcpListener::from(socket);
+                listener.set_nonblocking(true)?;
+                let address = listener.local_addr()?;
+                Ok(Self::Tcp(listener, address))
+            }
+            Listen::Unix(path) => {
+                let listener = UnixListener::from(socket);
+                listener.set_nonblocking(true)?;
+                Ok(Self::Unix(listener, path.clone()))
+            }
+        }
+    }
+
+    /// Opens a listener at once.
     pub fn bind(listen: &Listen) -> Result<Self, BindError> {
         match listen {
             Listen::Tcp(address) => bind_tcp(*address).map_err(|error| match error.kind() {
@@ -98,6 +132,15 @@ impl Listener {
             Self::Tcp(listener, address) => Self::Tcp(listener.try_clone()?, *address),
             Self::Unix(listener, path) => Self::Unix(listener.try_clone()?, path.clone()),
         })
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(listener, _) => listener.as_fd(),
+            Self::Unix(listener, _) => listener.as_fd(),
+        }
     }
 }
 

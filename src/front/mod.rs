@@ -3,12 +3,14 @@
 mod chunked;
 mod connection;
 mod downstream;
+mod handover;
 mod head;
 mod host;
 mod listener;
 pub mod settings;
 
-pub use connection::{HeaderTimeout, Server};
+pub use connection::{HeaderTimeout, LAST_CALL, Server};
+pub use handover::{Channel, Inherited};
 pub use host::{host_of, is_foreign, is_own_name};
 pub use listener::{BindError, Door, Listener, SocketFile};
 pub use settings::Listen;

@@ -67,7 +67,7 @@ pub(super) struct RequestCtx {
     /// The service that was asked.
     pub upstream: Option<Arc<str>>,
     /// Counted for as long as the request lasts.
-    _running: Running,
+    pub counted: Running,
     _in_flight: InFlight,
 }
 
@@ -104,7 +104,7 @@ impl RequestCtx {
             job: None,
             refused: None,
             upstream: None,
-            _running: running,
+            counted: running,
             _in_flight: InFlight(metrics.requests_in_flight.clone()),
         }
     }

@@ -18,6 +18,8 @@ pub(crate) struct Drain {
 #[derive(Debug)]
 struct Shared {
     running: AtomicUsize,
+    /// Of these, the ones whose bytes only pass: they have no farewell to write.
+    passing: AtomicUsize,
     idle: Notify,
     /// No new requests.
     stopping: watch::Sender<bool>,
@@ -27,12 +29,16 @@ struct Shared {
 
 /// One request that runs; dropping it counts it out.
 #[derive(Debug)]
-pub(crate) struct Running(Arc<Shared>);
+pub(crate) struct Running {
+    shared: Arc<Shared>,
+    passing: bool,
+}
 
 impl Drain {
     pub(crate) fn new() -> Self {
         let shared = Shared {
             running: AtomicUsize::new(0),
+            passing: AtomicUsize::new(0),
             idle: Notify::new(),
             stopping: watch::Sender::new(false),
             cut: watch::Sender::new(false),
@@ -43,7 +49,7 @@ impl Drain {
     /// Counts a request in.
     pub(crate) fn enter(&self) -> Running {
         self.shared.running.fetch_add(1, Ordering::AcqRel);
-        Running(self.shared.clone())
+        Running { shared: self.shared.clone(), passing: false }
     }
 
     /// Becomes `true` when no new requests are wanted.
@@ -56,23 +62,29 @@ impl Drain {
         self.shared.cut.subscribe()
     }
 
+    /// Nothing new; [`Self::finish`] is to follow.
+    pub(crate) fn stop(&self) {
+        self.shared.stopping.send_replace(true);
+    }
+
     /// Stops: nothing new, then waits for what runs, at most for `patience` or until `hurry` says so; what then still
     /// runs is cut.
     pub(crate) async fn finish(&self, patience: Duration, hurry: impl Future<Output = ()>) {
-        self.shared.stopping.send_replace(true);
+        self.stop();
         tokio::select! {
-            () = self.idle() => return,
+            () = self.falls_to(|_| 0) => return,
             () = tokio::time::sleep(patience) => {}
             () = hurry => {}
         }
         self.shared.cut.send_replace(true);
-        let _ = tokio::time::timeout(FAREWELL, self.idle()).await;
+        let passing = |shared: &Shared| shared.passing.load(Ordering::Acquire);
+        let _ = tokio::time::timeout(FAREWELL, self.falls_to(passing)).await;
     }
 
-    async fn idle(&self) {
+    async fn falls_to(&self, left: fn(&Shared) -> usize) {
         loop {
             let notified = self.shared.idle.notified();
-            if self.shared.running.load(Ordering::Acquire) == 0 {
+            if self.shared.running.load(Ordering::Acquire) <= left(&self.shared) {
                 return;
             }
             notified.await;
@@ -80,11 +92,24 @@ impl Drain {
     }
 }
 
+impl Running {
+    /// From now on bytes only pass: at the end of patience nothing can be said to its caller that it would understand.
+    pub(crate) fn pass(&mut self) {
+        if !std::mem::replace(&mut self.passing, true) {
+            self.shared.passing.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+}
+
 impl Drop for Running {
     fn drop(&mut self) {
-        if self.0.running.fetch_sub(1, Ordering::AcqRel) == 1 {
+        if self.passing {
+            self.shared.passing.fetch_sub(1, Ordering::AcqRel);
+        }
+        let left = self.shared.running.fetch_sub(1, Ordering::AcqRel) - 1;
+        if left == 0 || *self.shared.cut.borrow() {
             // `notify_one` keeps its permit for a waiter that has not begun to wait yet.
-            self.0.idle.notify_one();
+            self.shared.idle.notify_one();
         }
     }
 }
@@ -99,6 +124,17 @@ mod tests {
         drain.finish(Duration::from_hours(1), std::future::pending()).await;
         assert!(*drain.stopping().borrow());
         assert!(!*drain.cut().borrow());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_only_passes_has_no_farewell() {
+        let drain = Drain::new();
+        let mut running = drain.enter();
+        running.pass();
+        let began = tokio::time::Instant::now();
+        drain.finish(Duration::from_millis(10), std::future::pending()).await;
+        assert!(began.elapsed() < FAREWELL);
+        drop(running);
     }
 
     #[tokio::test]

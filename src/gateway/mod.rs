@@ -8,6 +8,7 @@ mod ctx;
 mod documents;
 mod drain;
 mod error;
+mod explain;
 mod fields;
 mod handler;
 mod job;
@@ -23,6 +24,7 @@ mod router;
 mod signing_keys;
 mod thread;
 mod tools;
+mod upgrade;
 mod views;
 mod who;
 
@@ -34,9 +36,11 @@ use crate::store::Store;
 use crate::telemetry::{AccessLog, Health, Metrics};
 
 pub use documents::{Fetcher, START, fetch_named};
+pub use explain::{Asked, ExplainError, Steps, explain};
 pub use live::{AssembleError, catalog};
 pub use process::{Process, StartError};
 pub use reload::{Origin, Reload, Reloaded, Status};
+pub use upgrade::{Program, Upgrade};
 
 /// What is behind every request.
 struct Gateway {

@@ -22,12 +22,13 @@ use super::drain::Drain;
 use super::live::{AssembleError, Live};
 use super::proxy::Proxy;
 use super::reload::{self, Origin, Reload};
+use super::upgrade::{Program, Upgrade};
 use crate::config::Config;
-use crate::front::{BindError, Door, HeaderTimeout, Listen, Listener, Server, SocketFile};
+use crate::front::{BindError, Door, HeaderTimeout, Inherited, LAST_CALL, Listen, Listener, Server, SocketFile};
 use crate::net::{Client, Roots, tls};
 use crate::store::health::CLOCK_AHEAD_ALARM;
 use crate::store::{self, Store, SystemClock};
-use crate::telemetry::{AccessLog, Health, Metrics, Phase, StoreMetrics, StoreState, logs};
+use crate::telemetry::{AccessLog, Health, Metrics, Phase, StoreMetrics, StoreState, logs, supervisor};
 use crate::upstream;
 
 /// How long an HTTP/2 connection may rest.
@@ -68,19 +69,27 @@ pub struct Process {
     control: Runtime,
     conf: Arc<ServerConf>,
     reload: Reload,
+    upgrade: Upgrade,
     header_timeout: HeaderTimeout,
 }
 
 impl Process {
     /// Opens listeners, the store and everything else. Nothing is answered before [`Process::run`].
-    /// `others` is where the process listens besides.
-    pub fn open(config: Config, origin: Origin, others: Option<SocketAddr>) -> Result<Self, StartError> {
+    /// `others` is where the process listens besides. Sockets of a process before this one are taken over; `program` is
+    /// what a later upgrade starts.
+    pub fn open(
+        config: Config,
+        origin: Origin,
+        others: Option<SocketAddr>,
+        (inherited, program): (&mut Inherited, Option<Program>),
+    ) -> Result<Self, StartError> {
         logs::start(config.log);
-        let listeners = config.listen.iter().map(Listener::bind).collect::<Result<Vec<_>, _>>()?;
+        let listeners =
+            config.listen.iter().map(|listen| Listener::open(listen, inherited)).collect::<Result<Vec<_>, _>>()?;
         let agent_listeners = config
             .rest_listeners()
             .into_iter()
-            .map(|listen| Ok((Listener::bind(listen)?, Arc::new(listen.clone()))))
+            .map(|listen| Ok((Listener::open(listen, inherited)?, Arc::new(listen.clone()))))
             .collect::<Result<Vec<_>, BindError>>()?;
         let control = Builder::new_current_thread().enable_all().build()?;
         let store = store::open(&config.store, &reload::news_of(&config), Arc::new(SystemClock))?;
@@ -103,8 +112,15 @@ impl Process {
             access: AccessLog::start(),
         });
         let header_timeout = HeaderTimeout::new(config.limits.header_timeout);
+        let upgrade = Upgrade::new(program, gateway.drain.clone());
+        for (listen, listener) in config.listen.iter().zip(&listeners) {
+            upgrade.hand_over(listen, listener)?;
+        }
+        for (listener, listen) in &agent_listeners {
+            upgrade.hand_over(listen, listener)?;
+        }
         let reload = Reload::new(gateway.clone(), client, config, origin, header_timeout.clone());
-        Ok(Self { gateway, listeners, agent_listeners, control, conf: Arc::new(conf), reload, header_timeout })
+        Ok(Self { gateway, listeners, agent_listeners, control, conf: Arc::new(conf), reload, upgrade, header_timeout })
     }
 
     /// Where the first listener is, as a caller would type it.
@@ -125,6 +141,11 @@ impl Process {
     /// Reads the configuration again.
     pub fn reload(&self) -> Reload {
         self.reload.clone()
+    }
+
+    /// Has another process take over.
+    pub fn upgrade(&self) -> Upgrade {
+        self.upgrade.clone()
     }
 
     /// How long a request's head may take, as the configuration in force says.
@@ -180,9 +201,20 @@ impl Process {
             let watching = tokio::spawn(self.reload.watch());
             gateway.health.set(Phase::Serving);
             serving(&base);
-            stop.wait().await;
-            let patience = gateway.live.load().limits.shutdown;
+            let patience = tokio::select! {
+                () = stop.wait() => gateway.live.load().limits.shutdown,
+                () = taken_over(&self.upgrade) => gateway.live.load().limits.drain,
+            };
             info!("stopping: open requests have {} s to end", patience.as_secs());
+            if !self.upgrade.is_done() {
+                supervisor::tell("STOPPING=1");
+            }
+            self.upgrade.close();
+            if self.upgrade.is_done() {
+                // Nobody has told the callers, and nobody should notice.
+                gateway.drain.stop();
+                tokio::time::sleep(LAST_CALL).await;
+            }
             gateway.health.set(Phase::Draining);
             watching.abort();
             fetching.abort();
@@ -197,8 +229,27 @@ impl Process {
             }
         }
         gateway.access.flush();
-        drop(files);
+        if self.upgrade.is_done() {
+            files.into_iter().for_each(SocketFile::keep);
+        }
         Ok(())
+    }
+}
+
+/// Waits until another process has taken over, which SIGUSR2 asks for too.
+async fn taken_over(upgrade: &Upgrade) {
+    let mut done = upgrade.done();
+    let asked = async {
+        let Ok(mut asked) = signal(SignalKind::user_defined2()) else { return std::future::pending().await };
+        while asked.recv().await.is_some() {
+            info!("SIGUSR2: starting the process that takes over");
+            // What came of it is logged where it happens, and seen by the other branch.
+            let _ = upgrade.now().await;
+        }
+    };
+    tokio::select! {
+        _ = done.wait_for(|done| *done) => {}
+        () = asked => std::future::pending().await,
     }
 }
 

@@ -309,7 +309,9 @@ mod tests {
         });
         let page = format!(
             "# Metrics\n\n`GET /metrics` on the admin listener, in Prometheus's text format. Labels hold what the operator wrote or a word\n\
-             of a closed list; never a path parameter, a query or a session.\n\n| metric | type | labels | what it says |\n|---|---|---|---|\n{rows}"
+             of a closed list; never a path parameter, a query or a session.\n\n| metric | type | labels | what it says |\n|---|---|---|---|\n{rows}\n\
+             A dashboard for Grafana is [packaging/grafana.json](../packaging/grafana.json), and rules for alerts are\n\
+             [packaging/alerts.yaml](../packaging/alerts.yaml).\n"
         );
         expect_test::expect_file!["../../docs/metrics.md"].assert_eq(&page);
     }

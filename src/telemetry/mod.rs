@@ -5,6 +5,7 @@ pub mod logs;
 pub mod metrics;
 pub mod settings;
 pub mod store_metrics;
+pub mod supervisor;
 
 pub use health::{Health, Phase};
 pub use logs::AccessLog;

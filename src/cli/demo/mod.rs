@@ -9,6 +9,7 @@ use std::path::Path;
 
 use clap::Args;
 
+use super::process::Start;
 use super::{Fault, say};
 use crate::config::{Config, Source};
 
@@ -27,7 +28,7 @@ pub(super) fn run() -> Result<(), Fault> {
     let (config, origin) = super::source::open(Source::text("gateway.yaml", &text, Path::new(".")))?;
     serve(&config, "text", text::answer)?;
     serve(&config, "chat", chat::answer)?;
-    super::process::run(config, origin, |base| say(&tour(base)))
+    super::process::run(config, origin, Start::default(), |base| say(&tour(base)))
 }
 
 /// Opens one of the services where the configuration expects it.

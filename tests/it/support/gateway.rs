@@ -59,14 +59,24 @@ impl Gateway {
 
     /// Starts the program as `command` says, and waits until it serves.
     #[track_caller]
-    pub(crate) fn spawn(directory: Arc<TempDir>, mut command: Command) -> Self {
+    pub(crate) fn spawn(directory: Arc<TempDir>, command: Command) -> Self {
+        Self::spawn_where(directory, command, |_| true)
+    }
+
+    /// The same for a program that prints addresses of others too.
+    #[track_caller]
+    pub(crate) fn spawn_where(
+        directory: Arc<TempDir>,
+        mut command: Command,
+        own: impl Fn(&SocketAddr) -> bool,
+    ) -> Self {
         command.current_dir(directory.path()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let printed = Arc::new(Watched::<Printed>::default());
         collect(child.stdout.take().unwrap(), &printed);
         collect(child.stderr.take().unwrap(), &printed);
         let serving = printed.wait(PATIENCE, |printed| {
-            let address = printed.lines.iter().find_map(|line| line.strip_prefix(SERVING)?.parse().ok());
+            let address = printed.lines.iter().find_map(|line| line.strip_prefix(SERVING)?.parse().ok().filter(&own));
             (address.is_some() || printed.ended == 2).then_some(address)
         });
         let Some(Some(address)) = serving else {
@@ -191,6 +201,11 @@ impl Gateway {
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
+    }
+
+    /// Waits until the process itself has ended; one that took over from it may still print.
+    pub(crate) fn child_exited(&mut self) -> ExitStatus {
+        super::wait::until("the process has ended", || self.child.try_wait().unwrap())
     }
 
     /// Waits until it has ended by itself.

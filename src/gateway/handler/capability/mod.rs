@@ -95,6 +95,20 @@ impl Call {
         Self { name: capability.id().into(), capability, service, upstream, timeouts, total, way }
     }
 
+    /// The service without what its upstream adds, which may be credentials.
+    pub(in crate::gateway) fn plain_service(&self) -> Option<Service> {
+        let url = net::Url { query: "".into(), ..self.upstream.url.clone() };
+        Service::new(&url, &[], &[], self.service.cookies()).ok()
+    }
+
+    /// How it is answered, for people.
+    pub(in crate::gateway) fn way_in_words(&self) -> &'static str {
+        match self.way {
+            Way::Passed => "passes as it comes, in both directions",
+            Way::Served => "is read whole before the service is asked",
+        }
+    }
+
     /// The most bytes of a request's body: JSON and what is read whole has a limit always.
     fn body_max(&self, headers: &HeaderMap, limit: u64) -> Option<u64> {
         let media_type = headers.get(CONTENT_TYPE).map_or(b"".as_slice(), http::HeaderValue::as_bytes);
@@ -176,6 +190,7 @@ pub(in crate::gateway) async fn answer(
             }
         }
     }
+    ctx.counted.pass();
     ctx.job = Job::begin(gateway, (agent, &call.capability), ctx.who.id, (&method, &request.headers))?;
     ctx.upstream = Some(call.upstream.name.as_str().into());
     let proxied = ProxiedCall {
