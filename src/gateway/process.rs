@@ -324,7 +324,7 @@ async fn watch_store(store: Arc<Store>, metrics: StoreMetrics, problem: watch::S
             writable: health.writable,
             feeds: health.feeds,
             bytes: health.bytes,
-            removed: health.removed,
+            removed: health.removed.unwrap_or(0),
             clock_ahead: health.clock_ahead,
         });
         let is_ahead = health.clock_ahead >= CLOCK_AHEAD_ALARM;

@@ -165,7 +165,7 @@ impl Engine for Embedded {
             clock_ahead: Duration::from_millis(self.status.newest().saturating_sub(self.clock.unix_ms())),
             feeds: readable.unwrap_or_default(),
             bytes: self.status.bytes(),
-            removed: self.status.removed(),
+            removed: Some(self.status.removed()),
         }
     }
 

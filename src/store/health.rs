@@ -22,8 +22,8 @@ pub struct Health {
     /// Bytes of all items.
     pub bytes: u64,
     /// Items that retention and caps have removed since the store was opened here; those that another process removes
-    /// are counted there.
-    pub removed: u64,
+    /// are counted there. `None` where the engine removes them itself and does not count.
+    pub removed: Option<u64>,
 }
 
 /// From here on a clock that was ahead is worth a warning.

@@ -110,7 +110,7 @@ impl Engine for Memory {
             clock_ahead: Duration::from_millis(ahead),
             feeds,
             bytes,
-            removed,
+            removed: Some(removed),
         }
     }
 

@@ -248,7 +248,7 @@ impl Engine for Postgres {
             Err(_) => Err(StoreError::Unavailable("PostgreSQL is too slow")),
         };
         let problem = self.shared.status.problem().map(|problem| format!("PostgreSQL: {problem}"));
-        let (bytes, ahead) = facts.as_ref().copied().unwrap_or_default();
+        let (bytes, ahead, feeds) = facts.as_ref().copied().unwrap_or_default();
         Health {
             engine: "postgres",
             promise: if self.shared.status.is_safe() {
@@ -261,7 +261,9 @@ impl Engine for Postgres {
             writable: facts.is_ok() && problem.is_none(),
             problem: problem.or_else(|| facts.as_ref().err().map(ToString::to_string)),
             clock_ahead: Duration::from_millis(ahead),
+            feeds,
             bytes,
+            removed: None,
         }
     }
 

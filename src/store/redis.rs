@@ -237,7 +237,7 @@ impl Engine for Redis {
             Err(_) => Err(StoreError::Unavailable("Redis is too slow")),
         };
         let problem = self.shared.status.problem().map(|problem| format!("Redis: {problem}"));
-        let (bytes, ahead) = facts.as_ref().copied().unwrap_or_default();
+        let (bytes, ahead, feeds) = facts.as_ref().copied().unwrap_or_default();
         Health {
             engine: "redis",
             promise: if self.shared.status.is_safe() {
@@ -249,7 +249,9 @@ impl Engine for Redis {
             writable: facts.is_ok() && problem.is_none(),
             problem: problem.or_else(|| facts.as_ref().err().map(ToString::to_string)),
             clock_ahead: Duration::from_millis(ahead),
+            feeds,
             bytes,
+            removed: None,
         }
     }
 

@@ -80,12 +80,12 @@ pub(super) async fn record(shared: &Shared, key: RecordKey) -> Result<Option<Rec
     }))
 }
 
-/// Bytes of all items, and how far the newest timestamp lies ahead of the server's clock.
-pub(super) async fn facts(shared: &Shared) -> Result<(u64, u64), StoreError> {
+/// Bytes of all items, how far the newest timestamp lies ahead of the server's clock, and how many feeds there are.
+pub(super) async fn facts(shared: &Shared) -> Result<(u64, u64, u64), StoreError> {
     let given = shared.given();
-    let statement = "SELECT coalesce(sum(bytes), 0)::bigint, greatest(coalesce(max(newest), 0) - restap.now_ms($1), 0)
-                     FROM restap.agent";
+    let statement = "SELECT coalesce(sum(bytes), 0)::bigint, greatest(coalesce(max(newest), 0) - restap.now_ms($1), 0),
+                     coalesce(sum(feeds), 0)::bigint FROM restap.agent";
     let rows = shared.ask(statement, &[(&given, Type::INT8)]).await?;
     let row = rows.first().ok_or_else(unreadable)?;
-    Ok((column::<i64>(row, 0)? as u64, column::<i64>(row, 1)? as u64))
+    Ok((column::<i64>(row, 0)? as u64, column::<i64>(row, 1)? as u64, column::<i64>(row, 2)? as u64))
 }

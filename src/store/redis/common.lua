@@ -3,7 +3,7 @@
 --
 --   m             what the store is: its version, the wraps of its key
 --   s             a counter: the order in which things were used
---   t             of the whole store: bytes, newest
+--   t             of the whole store: bytes, feeds, newest
 --   as            agents, by bytes
 --   a:AGENT       floor (the highest timestamp of any dropped feed), feeds, bytes
 --   u:AGENT       its session feeds, in the order of their last use
@@ -34,7 +34,10 @@ local function count(agent, bytes, feeds)
     redis.call('HINCRBY', P .. 't', 'bytes', num(bytes))
     redis.call('ZINCRBY', P .. 'as', num(bytes), agent)
   end
-  if feeds ~= 0 then redis.call('HINCRBY', P .. 'a:' .. agent, 'feeds', feeds) end
+  if feeds ~= 0 then
+    redis.call('HINCRBY', P .. 'a:' .. agent, 'feeds', feeds)
+    redis.call('HINCRBY', P .. 't', 'feeds', feeds)
+  end
 end
 
 -- Drops items from the old end of a feed as long as `over(item, left, weight)` says so; the newest only if `whole`.

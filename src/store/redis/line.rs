@@ -177,14 +177,14 @@ async fn next(messages: &mut redis::aio::PubSubStream) -> Option<redis::Msg> {
     std::future::poll_fn(|cx| messages.as_mut().poll_next(cx)).await
 }
 
-/// Bytes of all items, and how far the newest timestamp lies ahead of the server's clock.
-pub(super) async fn facts(shared: &Shared) -> Result<(u64, u64), StoreError> {
+/// Bytes of all items, how far the newest timestamp lies ahead of the server's clock, and how many feeds there are.
+pub(super) async fn facts(shared: &Shared) -> Result<(u64, u64, u64), StoreError> {
     let mut connection = shared.reading.connection()?;
-    let asked: RedisResult<(Option<u64>, Option<u64>)> =
-        cmd("HMGET").arg("{restap}:t").arg("bytes").arg("newest").query_async(&mut connection).await;
-    let (bytes, newest) = asked.map_err(|error| shared.reading.failed(&error))?;
+    let asked: RedisResult<(Option<u64>, Option<u64>, Option<u64>)> =
+        cmd("HMGET").arg("{restap}:t").arg("bytes").arg("newest").arg("feeds").query_async(&mut connection).await;
+    let (bytes, newest, feeds) = asked.map_err(|error| shared.reading.failed(&error))?;
     let asked: RedisResult<(u64, u64)> = cmd("TIME").query_async(&mut connection).await;
     let (seconds, micros) = asked.map_err(|error| shared.reading.failed(&error))?;
     let now = shared.clock.as_ref().map_or(seconds * 1000 + micros / 1000, |clock| clock.unix_ms());
-    Ok((bytes.unwrap_or(0), newest.unwrap_or(0).saturating_sub(now)))
+    Ok((bytes.unwrap_or(0), newest.unwrap_or(0).saturating_sub(now), feeds.unwrap_or(0)))
 }
