@@ -11,7 +11,7 @@ use tokio::sync::{Semaphore, watch};
 use super::{Fault, complain};
 use crate::admin::{Admin, Operator};
 use crate::config::Config;
-use crate::front::{Channel, Door, Inherited, Listen, Listener, Server};
+use crate::front::{Channel, Door, Inherited, Listen, Listener, Server, Way};
 use crate::gateway::{Origin, Process, Program, Reload, Upgrade};
 use crate::telemetry::supervisor;
 use crate::yaml::{Diagnostic, Secret};
@@ -56,13 +56,14 @@ pub(super) fn run(config: Config, origin: Origin, start: Start, serving: impl Fn
         let server = Server { app: Arc::new(app), shutdown: ended, header_timeout };
         // Operators' own connections are not counted among the callers'.
         let open = prometheus::IntGauge::new("admin_connections", "Connections of operators.").map_err(Fault::new)?;
-        Ok((Door { server, connections: Arc::new(Semaphore::new(ADMIN_CONNECTIONS)), open }, listener))
+        let connections = Arc::new(Semaphore::new(ADMIN_CONNECTIONS));
+        Ok((Door { server, connections, open, trusts: Arc::new(|_| false) }, listener))
     });
     let beside = beside.transpose()?;
     let beside = async move {
         if let Some((door, listener)) = beside {
             // It ends with the process; until then the kernel refuses nothing that matters here.
-            drop(door.accept(listener).await);
+            drop(door.accept(listener, Way::default()).await);
         }
     };
     let served = process.run(beside, |base| {

@@ -10,9 +10,20 @@ pub fn changes(before: &Config, after: &Config) -> Vec<String> {
     let mut lines = Vec::new();
     let mut keys = Keys::default();
     // Named one by one, so that a key that is added is asked for here.
-    let Config { listen, public_url, admin, store, limits, trusted_proxies, log, upstreams, agents, credentials: _ } =
-        before;
-    keys.compare("listen", listen, &after.listen);
+    let Config {
+        listen,
+        ways,
+        public_url,
+        admin,
+        store,
+        limits,
+        trusted_proxies,
+        log,
+        upstreams,
+        agents,
+        credentials: _,
+    } = before;
+    keys.compare("listen", &(listen, ways), &(&after.listen, &after.ways));
     keys.compare("public_url", public_url, &after.public_url);
     keys.compare("admin", admin, &after.admin);
     keys.compare("store", store, &after.store);

@@ -136,6 +136,7 @@ fn assemble<'d>(
     let (mut server, first) = part::gateway(Slot::read(main.root(), report))?;
     if !against.listen.is_empty() {
         server.listen = against.listen.iter().map(|listen| (listen.clone(), None)).collect();
+        server.ways.clear();
     }
     let others = included.iter().map(|file| part::included(Slot::read(file.root(), report)).unwrap_or_default());
     let (upstreams, mut agents) = gather(std::iter::once(first).chain(others));
@@ -148,8 +149,9 @@ fn assemble<'d>(
     if let Some(running) = against.running {
         check::reload::check(&server, &agents, running, main.root(), report);
     }
-    let Server { listen, public_url, admin, store, limits, trusted_proxies, log } = server;
+    let Server { listen, ways, public_url, admin, store, limits, trusted_proxies, log } = server;
     Some(Config {
+        ways,
         listen: listen.into_iter().map(|(listen, _)| listen).collect(),
         public_url,
         admin,

@@ -15,6 +15,7 @@ pub mod shorthand;
 mod source;
 mod sources;
 mod upstreams;
+mod way;
 
 use std::path::Path;
 

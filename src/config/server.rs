@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use super::Cidr;
 use super::settings::{Admin, Limits};
-use crate::front::Listen;
+use crate::front::{Listen, way};
 use crate::net::Url;
 use crate::store;
 use crate::telemetry::settings::{Format, Level, Settings as Log};
@@ -25,6 +25,8 @@ const CONNECTIONS_MAX: u32 = 1_000_000;
 pub(super) struct Server<'d> {
     /// Never empty unless a problem was reported. The node is where it is written, if it is.
     pub(super) listen: Vec<(Listen, Option<Node<'d>>)>,
+    /// Of listeners that are more than an address, by their position.
+    pub(super) ways: Vec<(usize, way::Settings)>,
     pub(super) public_url: Option<String>,
     pub(super) admin: Option<Admin>,
     pub(super) store: store::Settings,
@@ -37,7 +39,8 @@ impl<'d> Server<'d> {
     /// Asks for every key of its own; `None` only in a schema.
     pub(super) fn take(fields: &mut Fields<'_, 'd>) -> Option<Self> {
         let doc = "Where callers are served: \"127.0.0.1:8080\", \":8080\" for every address, \"unix:/path\", {address: …}, or a list.";
-        let listen = fields.or_with("listen", Listeners(vec![(Listen::Tcp(LISTEN), None)]), doc, Listeners::take).0;
+        let Listeners(listeners) =
+            fields.or_with("listen", Listeners(vec![Door::plain(Listen::Tcp(LISTEN), None)]), doc, Listeners::take);
         let public_url = fields.with(
             "public_url",
             "What agents are advertised by; without it the catalog leaves it out.",
@@ -55,8 +58,10 @@ impl<'d> Server<'d> {
         let log = fields.with("log", "How the gateway writes its log.", log);
 
         let directory = fields.node()?.document().directory();
+        let ways = listeners.iter().enumerate().filter_map(|(at, door)| Some((at, door.way.clone()?))).collect();
         let server = Self {
-            listen,
+            listen: listeners.into_iter().map(|door| (door.listen, door.node)).collect(),
+            ways,
             public_url,
             admin: match admin {
                 Some(Switch::Off) => None,
@@ -75,6 +80,14 @@ impl<'d> Server<'d> {
     }
 
     fn check(&self, fields: &Fields<'_, 'd>) {
+        let redirects = self.ways.iter().any(|(_, way)| way.https_redirect);
+        if redirects
+            && !self.ways.iter().any(|(_, way)| way.tls.is_some())
+            && let Some(node) = fields.get("listen")
+        {
+            let problem = Problem::error(node, "`https_redirect` leads nowhere: no listener speaks TLS");
+            fields.problem(problem.help("add one, such as {address: \":443\", tls: {cert: cert.pem, key: key.pem}}"));
+        }
         let taken = |listen: &Listen| !matches!(listen, Listen::Tcp(address) if address.port() == 0);
         let mut seen = HashSet::with_capacity(self.listen.len());
         for (listen, node) in self.listen.iter().filter(|(listen, _)| taken(listen)) {
@@ -95,21 +108,47 @@ impl<'d> Server<'d> {
     }
 }
 
-/// Each with the place where it is written.
-struct Listeners<'d>(Vec<(Listen, Option<Node<'d>>)>);
+/// A listener as it is written.
+struct Door<'d> {
+    listen: Listen,
+    node: Option<Node<'d>>,
+    way: Option<way::Settings>,
+}
+
+impl<'d> Door<'d> {
+    fn plain(listen: Listen, node: Option<Node<'d>>) -> Self {
+        Self { listen, node, way: None }
+    }
+
+    fn take(slot: Slot<'_, 'd>) -> Option<Self> {
+        let node = slot.node();
+        slot.mapping_or(
+            |slot| {
+                slot.section("listener", |fields| {
+                    let listen = fields.required("address", "The address, such as 127.0.0.1:8080.");
+                    let way = super::way::take(fields);
+                    Some(Self { listen: listen?, node, way })
+                })
+            },
+            |slot| Listen::take(slot).map(|listen| Self::plain(listen, node)),
+        )
+    }
+}
+
+struct Listeners<'d>(Vec<Door<'d>>);
 
 impl<'d> Listeners<'d> {
     fn take(slot: Slot<'_, 'd>) -> Option<Self> {
         slot.list_or(
             |slot| {
                 let (node, report) = (slot.node(), slot.report());
-                let list = slot.list(listener)?;
+                let list = slot.list(Door::take)?;
                 if node?.children().next().is_none() {
                     report?.add(Problem::error(node?, "the list is empty, so that nobody can be served"));
                 }
                 Some(Self(list))
             },
-            |slot| listener(slot).map(|listener| Self(vec![listener])),
+            |slot| Door::take(slot).map(|listener| Self(vec![listener])),
         )
     }
 }
@@ -117,19 +156,10 @@ impl<'d> Listeners<'d> {
 impl Written for Listeners<'_> {
     fn written(&self) -> serde_json::Value {
         match self.0.as_slice() {
-            [(listen, _)] => listen.written(),
-            list => list.iter().map(|(listen, _)| listen.written()).collect(),
+            [door] => door.listen.written(),
+            list => list.iter().map(|door| door.listen.written()).collect(),
         }
     }
-}
-
-fn listener<'d>(slot: Slot<'_, 'd>) -> Option<(Listen, Option<Node<'d>>)> {
-    let node = slot.node();
-    let listen = slot.mapping_or(
-        |slot| slot.section("listener", |fields| fields.required("address", "The address, such as 127.0.0.1:8080.")),
-        Listen::take,
-    )?;
-    Some((listen, node))
 }
 
 fn public_url(slot: Slot<'_, '_>) -> Option<String> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use super::Cidr;
-use crate::front::Listen;
+use crate::front::{self, Listen};
 use crate::restap::catalog::Card;
 use crate::yaml::Secret;
 use crate::{capability, egress, identity, store, talk, telemetry, upstream};
@@ -16,6 +16,8 @@ use crate::{capability, egress, identity, store, talk, telemetry, upstream};
 pub struct Config {
     /// Where callers are served; never empty.
     pub listen: Vec<Listen>,
+    /// Of listeners that are more than an address, by their position: TLS, or a redirect.
+    pub ways: Vec<(usize, front::way::Settings)>,
     /// What agents are advertised by, without a trailing slash.
     pub public_url: Option<String>,
     /// The operators' listener; `None` is `admin: off`.

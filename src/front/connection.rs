@@ -12,6 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::downstream::{Deadlines, Downstream, Next};
 use super::head::Refused;
+use super::way::Redirect;
 use crate::restap::ErrorCode;
 
 /// How long a connection may rest between two requests.
@@ -56,9 +57,16 @@ impl<A> Clone for Server<A> {
     }
 }
 
+impl<A> Server<A> {
+    /// How long a caller may take to say what it wants.
+    pub(super) fn header_timeout(&self) -> Duration {
+        self.header_timeout.get()
+    }
+}
+
 impl<A: HttpServerApp + Send + Sync + 'static> Server<A> {
     /// Serves a connection until either side ends it.
-    pub(super) async fn serve<S>(&self, mut downstream: Downstream<S>)
+    pub(super) async fn serve<S>(&self, mut downstream: Downstream<S>, redirect: Option<Redirect>)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + Sync + 'static,
     {
@@ -78,6 +86,11 @@ impl<A: HttpServerApp + Send + Sync + 'static> Server<A> {
                 }
             };
             match next {
+                Next::Request if let Some(redirect) = redirect => {
+                    let answer = redirected(redirect.location(downstream.head()));
+                    return downstream.refuse(&answer).await;
+                }
+                Next::Http2 if redirect.is_some() => return,
                 Next::Request => match self.request(downstream).await {
                     Some(reusable) => downstream = reusable,
                     None => return,
@@ -115,6 +128,20 @@ fn refusal(refused: Refused) -> Vec<u8> {
         Refused::Path(message) => answer(ErrorCode::InvalidPath, message),
         Refused::TooLarge(message) => answer(ErrorCode::HeadersTooLarge, message),
     }
+}
+
+/// 308 keeps method and body: who follows it sends the same request over TLS.
+fn redirected(location: Option<String>) -> Vec<u8> {
+    let Some(location) = location else {
+        return answer(ErrorCode::BadRequest, "this address leads to https:// alone; send a Host, or ask there");
+    };
+    format!("HTTP/1.1 308 Permanent Redirect\r\nLocation: {location}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        .into_bytes()
+}
+
+/// A caller that does not speak TLS where nothing else is spoken.
+pub(super) fn needs_tls() -> Vec<u8> {
+    answer(ErrorCode::BadRequest, "this address speaks HTTPS; ask for https:// in place of http://")
 }
 
 fn timed_out() -> Vec<u8> {

@@ -15,6 +15,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::{Buf, BytesMut};
 use pingora::protocols::l4::socket::SocketAddr;
+use pingora::protocols::raw_connect::ProxyDigest;
 use pingora::protocols::{
     ALPN, GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown, SocketDigest, Ssl, TimingDigest, UniqueID,
     UniqueIDType,
@@ -22,6 +23,7 @@ use pingora::protocols::{
 use pingora::time::timeout;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufWriter, ReadBuf, Take};
 
+use super::arrival::Arrival;
 use super::chunked::Chunked;
 use super::head::{self, Framing, Refused};
 
@@ -67,6 +69,7 @@ pub(super) struct Downstream<S> {
     io: Take<BufWriter<S>>,
     id: UniqueIDType,
     digest: Arc<SocketDigest>,
+    arrival: Option<Arc<ProxyDigest>>,
     /// Bytes that were read: the judged head in front, then of the body, then of the next request.
     buffer: BytesMut,
     /// What Pingora may take of `buffer` and of the connection.
@@ -97,8 +100,29 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Downstream<S> {
             io: BufWriter::with_capacity(WRITE_BYTES, io).take(0),
             id,
             digest: Arc::new(digest),
+            arrival: None,
             buffer: BytesMut::new(),
             open: Open::Length(0),
+        }
+    }
+
+    /// These bytes of it were read already.
+    pub(super) fn begun(mut self, bytes: &[u8]) -> Self {
+        self.buffer.extend_from_slice(bytes);
+        self
+    }
+
+    /// It came like this.
+    pub(super) fn arrived(mut self, arrival: Arrival) -> Self {
+        self.arrival = arrival.into_digest();
+        self
+    }
+
+    /// The head that was judged last, before anybody has read it.
+    pub(super) fn head(&self) -> &[u8] {
+        match self.open {
+            Open::Head(end, _) => self.buffer.get(..end).unwrap_or_default(),
+            _ => &[],
         }
     }
 
@@ -320,8 +344,8 @@ impl<S> GetTimingDigest for Downstream<S> {
 }
 
 impl<S> GetProxyDigest for Downstream<S> {
-    fn get_proxy_digest(&self) -> Option<Arc<pingora::protocols::raw_connect::ProxyDigest>> {
-        None
+    fn get_proxy_digest(&self) -> Option<Arc<ProxyDigest>> {
+        self.arrival.clone()
     }
 }
 

@@ -11,13 +11,18 @@ use std::sync::Arc;
 use pingora::apps::HttpServerApp;
 use pingora::protocols::l4::socket::SocketAddr as PeerAddr;
 use prometheus::IntGauge;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tracing::warn;
+use tracing::{debug, warn};
 
-use super::connection::Server;
-use super::downstream::Downstream;
+use super::arrival::Arrival;
+use super::connection::{self, Server};
+use super::downstream::{Downstream, Ends};
 use super::handover::Inherited;
+use super::proxy_protocol::{self, Preface};
 use super::settings::Listen;
+use super::way::{Trusts, Way};
 
 /// Connections that wait in the kernel to be accepted.
 const BACKLOG: i32 = 1024;
@@ -102,10 +107,13 @@ impl Listener {
     }
 
     /// What a caller would type.
-    pub fn url(&self) -> String {
+    pub fn url(&self, way: &Way) -> String {
+        let scheme = if way.tls.is_some() { "https" } else { "http" };
         match self {
-            Self::Tcp(_, address) if address.ip().is_unspecified() => format!("http://localhost:{}", address.port()),
-            Self::Tcp(_, address) => format!("http://{address}"),
+            Self::Tcp(_, address) if address.ip().is_unspecified() => {
+                format!("{scheme}://localhost:{}", address.port())
+            }
+            Self::Tcp(_, address) => format!("{scheme}://{address}"),
             Self::Unix(_, path) => format!("unix:{}", path.display()),
         }
     }
@@ -180,25 +188,34 @@ pub struct Door<A> {
     pub connections: Arc<Semaphore>,
     /// Counts the connections that are open.
     pub open: IntGauge,
+    /// Whose PROXY headers count.
+    pub trusts: Trusts,
 }
 
 impl<A> Clone for Door<A> {
     fn clone(&self) -> Self {
-        Self { server: self.server.clone(), connections: self.connections.clone(), open: self.open.clone() }
+        Self {
+            server: self.server.clone(),
+            connections: self.connections.clone(),
+            open: self.open.clone(),
+            trusts: self.trusts.clone(),
+        }
     }
 }
 
 impl<A: HttpServerApp + Send + Sync + 'static> Door<A> {
     /// Accepts until the process stops. Must run inside a worker's runtime, which then serves the connections.
-    pub async fn accept(self, listener: Listener) -> io::Result<()> {
+    pub async fn accept(self, listener: Listener, way: Way) -> io::Result<()> {
         let mut shutdown = self.server.shutdown.clone();
         let stopping = async move { shutdown.wait_for(|stopping| *stopping).await.is_ok() };
         let accepting = async {
             match listener {
                 Listener::Tcp(listener, local) => {
-                    self.accept_tcp(tokio::net::TcpListener::from_std(listener)?, local).await
+                    self.accept_tcp(tokio::net::TcpListener::from_std(listener)?, local, &way).await
                 }
-                Listener::Unix(listener, _) => self.accept_unix(tokio::net::UnixListener::from_std(listener)?).await,
+                Listener::Unix(listener, _) => {
+                    self.accept_unix(tokio::net::UnixListener::from_std(listener)?, &way).await
+                }
             }
         };
         tokio::select! {
@@ -207,29 +224,30 @@ impl<A: HttpServerApp + Send + Sync + 'static> Door<A> {
         }
     }
 
-    async fn accept_tcp(&self, listener: tokio::net::TcpListener, local: SocketAddr) -> io::Result<()> {
+    async fn accept_tcp(&self, listener: tokio::net::TcpListener, local: SocketAddr, way: &Way) -> io::Result<()> {
         loop {
             let permit = self.permit().await?;
             match listener.accept().await {
                 Ok((stream, peer)) => {
                     // Frames must leave when they are written.
                     let _ = stream.set_nodelay(true);
-                    let id = stream.as_raw_fd();
-                    let ends = (Some(PeerAddr::Inet(peer)), Some(PeerAddr::Inet(local)));
-                    self.serve(Downstream::new(stream, id, ends), permit);
+                    let trusted = (self.trusts)(peer.ip().to_canonical());
+                    let (server, way) = (self.server.clone(), way.clone());
+                    self.spawn(permit, greet_tcp(server, way, stream, (peer, local), trusted));
                 }
                 Err(error) => pause(&error).await,
             }
         }
     }
 
-    async fn accept_unix(&self, listener: tokio::net::UnixListener) -> io::Result<()> {
+    async fn accept_unix(&self, listener: tokio::net::UnixListener, way: &Way) -> io::Result<()> {
         loop {
             let permit = self.permit().await?;
             match listener.accept().await {
                 Ok((stream, _)) => {
                     let id = stream.as_raw_fd();
-                    self.serve(Downstream::new(stream, id, (None, None)), permit);
+                    let (server, way) = (self.server.clone(), way.clone());
+                    self.spawn(permit, greet(server, way, stream, (id, (None, None)), Vec::new()));
                 }
                 Err(error) => pause(&error).await,
             }
@@ -241,18 +259,68 @@ impl<A: HttpServerApp + Send + Sync + 'static> Door<A> {
         self.connections.clone().acquire_owned().await.map_err(io::Error::other)
     }
 
-    fn serve<S>(&self, downstream: Downstream<S>, permit: OwnedSemaphorePermit)
-    where
-        S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + Sync + 'static,
-    {
-        let server = self.server.clone();
+    fn spawn(&self, permit: OwnedSemaphorePermit, serving: impl Future<Output = ()> + Send + 'static) {
         let open = Open::count(&self.open);
         tokio::spawn(async move {
             let _held = (permit, open);
-            server.serve(downstream).await;
+            serving.await;
         });
     }
 }
+
+/// Learns from a trusted proxy whose connection it is, and that TLS is spoken where it must be.
+async fn greet_tcp<A: HttpServerApp + Send + Sync + 'static>(
+    server: Server<A>,
+    way: Way,
+    mut stream: TcpStream,
+    (peer, local): (SocketAddr, SocketAddr),
+    trusted: bool,
+) {
+    let patience = server.header_timeout();
+    let (mut peer, mut begun) = (peer, Vec::new());
+    if trusted {
+        match tokio::time::timeout(patience, proxy_protocol::read(&mut stream)).await {
+            Ok(Ok(Preface::From(source))) => peer = source.unwrap_or(peer),
+            Ok(Ok(Preface::Absent(bytes))) => begun = bytes,
+            Ok(Err(error)) => return debug!("a proxy's connection is closed: {error}"),
+            Err(_) => return,
+        }
+    }
+    let id = stream.as_raw_fd();
+    let ends = (Some(PeerAddr::Inet(peer)), Some(PeerAddr::Inet(local)));
+    if way.tls.is_some() {
+        let mut first = [0];
+        match tokio::time::timeout(patience, stream.peek(&mut first)).await {
+            Ok(Ok(1)) if begun.is_empty() && first == [HANDSHAKE] => {}
+            Ok(Ok(1)) => return Downstream::new(stream, id, ends).refuse(&connection::needs_tls()).await,
+            _ => return,
+        }
+    }
+    greet(server, way, stream, (id, ends), begun).await;
+}
+
+/// Shakes hands where TLS is spoken, then serves.
+async fn greet<A, S>(server: Server<A>, way: Way, stream: S, (id, ends): (i32, Ends), begun: Vec<u8>)
+where
+    A: HttpServerApp + Send + Sync + 'static,
+    S: AsyncRead + AsyncWrite + Unpin + Send + Sync + 'static,
+{
+    let Some(tls) = &way.tls else {
+        return server.serve(Downstream::new(stream, id, ends).begun(&begun), way.redirect).await;
+    };
+    match tokio::time::timeout(server.header_timeout(), tls.accept(stream)).await {
+        Ok(Ok((stream, names))) => {
+            let arrival = Arrival { tls: true, names, hsts: tls.hsts() };
+            // A state machine of its own size: connections without TLS do not carry it.
+            Box::pin(server.serve(Downstream::new(stream, id, ends).arrived(arrival), way.redirect)).await;
+        }
+        Ok(Err(error)) => debug!("no TLS with a caller: {error}"),
+        Err(_) => debug!("no TLS with a caller: it took too long"),
+    }
+}
+
+/// The first byte of a TLS handshake (RFC 8446, section 5.1).
+const HANDSHAKE: u8 = 22;
 
 /// Counts a connection down also where serving it panics.
 struct Open(IntGauge);

@@ -26,7 +26,7 @@ pub(super) fn write(gateway: &Gateway, session: &Session, ctx: &RequestCtx) {
     let code = ctx.refused.map(crate::restap::ErrorCode::as_str);
     let (bytes, millis) = (session.body_bytes_sent(), took.as_secs_f64() * 1000.0);
     let time = DateTime::<Utc>::from(SystemTime::now()).to_rfc3339_opts(SecondsFormat::Millis, true);
-    let caller = ctx.who.caller.as_ref().map(|caller| caller.shown());
+    let caller = ctx.who.caller.as_ref().or(ctx.who.named.as_ref()).map(|caller| caller.shown());
     let line = match ctx.live.log.format {
         Format::Json => json!({
             "time": time, "client": client, "method": method, "path": ctx.path, "status": status, "agent": ctx.agent_key(),

@@ -18,6 +18,7 @@ use super::handler::capability::Call;
 use super::live::{Agent, Live};
 use super::router::{self, Fixed};
 use crate::capability::{Found, InvalidPath, NormalPath, Params};
+use crate::front::Arrival;
 use crate::restap::ErrorCode;
 
 /// Characters of a caller's `X-Request-Id`.
@@ -47,6 +48,7 @@ pub(super) fn admit(session: &Session, ctx: &mut RequestCtx) -> Result<Route, Re
     let request = session.req_header();
     ctx.id = request_id(&request.headers);
     note_peer(session, ctx);
+    ctx.arrival = Arrival::of(session.digest()).cloned().unwrap_or_default();
     let loopback = is_loopback(session.server_addr());
     ctx.cors = None;
     let live = ctx.live.clone();

@@ -5,12 +5,22 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use pingora::proxy::Session;
 
+use super::ctx::RequestCtx;
 use super::error::Refusal;
 use super::respond::Failed;
 use crate::restap::ErrorCode;
 
 /// Reads the body. `limit` is in bytes; the whole of it must be there within `deadline`.
-pub(super) async fn read(session: &mut Session, limit: u64, deadline: Duration) -> Result<Bytes, Failed> {
+pub(super) async fn read(
+    session: &mut Session,
+    ctx: &RequestCtx,
+    limit: u64,
+    deadline: Duration,
+) -> Result<Bytes, Failed> {
+    // Whoever had to know who calls may have read it already.
+    if let Some(whole) = &ctx.whole {
+        return if whole.len() as u64 > limit { Err(too_large(limit).into()) } else { Ok(whole.clone()) };
+    }
     if declared_length(session).is_some_and(|length| length > limit) {
         return Err(too_large(limit).into());
     }

@@ -4,9 +4,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
+use bytes::Bytes;
 use http::HeaderValue;
 use http::header::{
-    ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, HeaderName, VARY,
+    ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, HeaderName,
+    STRICT_TRANSPORT_SECURITY, VARY,
 };
 use pingora::http::ResponseHeader;
 use prometheus::IntGauge;
@@ -15,8 +17,8 @@ use super::drain::Running;
 use super::handler::capability::ProxiedCall;
 use super::job::Job;
 use super::live::{Agent, Live};
-use super::who::{Place, Used, Who};
-use crate::front::Listen;
+use super::who::{Slot, Used, Who};
+use crate::front::{Arrival, Listen};
 use crate::restap::ErrorCode;
 use crate::telemetry::Metrics;
 
@@ -48,14 +50,18 @@ pub(super) struct RequestCtx {
     pub client: Option<IpAddr>,
     /// The path without its query, in its normal form.
     pub path: Box<str>,
+    /// How its connection came.
+    pub arrival: Arrival,
     /// Who calls, as far as it is verified.
     pub who: Who,
+    /// Its body, where it had to be read to know who calls.
+    pub whole: Option<Bytes>,
     /// What the request used up of its caller's rate.
     pub used: Option<Used>,
     /// Seconds that a reader of news who asks too often has to wait.
     pub paced: Option<u64>,
     /// Its place among the requests of its caller that run.
-    pub running: Place,
+    pub running: Slot,
     /// What `Access-Control-Allow-Origin` says of this answer.
     pub cors: Option<HeaderValue>,
     /// The call that Pingora's hooks carry on.
@@ -95,7 +101,9 @@ impl RequestCtx {
             from_trusted_proxy: false,
             client: None,
             path: "".into(),
+            arrival: Arrival::default(),
             who: Who::default(),
+            whole: None,
             used: None,
             paced: None,
             running: None,
@@ -114,6 +122,9 @@ impl RequestCtx {
         head.insert_header(REQUEST_ID, &self.id)?;
         if let Some(job) = &mut self.job {
             job.head(head)?;
+        }
+        if let Some(period) = self.arrival.hsts {
+            head.insert_header(STRICT_TRANSPORT_SECURITY, format!("max-age={}", period.as_secs()))?;
         }
         for (name, value) in self.used.iter().flat_map(Used::headers) {
             head.insert_header(name, value)?;

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use http::HeaderValue;
+use http::{HeaderName, HeaderValue};
 use serde_json::{Map, Value, json};
 
 use crate::net;
@@ -24,7 +24,7 @@ pub(crate) struct Refusal {
     /// The methods that the path knows.
     pub allow: Option<String>,
     /// How to prove who one is.
-    pub challenges: Vec<HeaderValue>,
+    pub challenges: Vec<(HeaderName, HeaderValue)>,
     /// What breaks a schema, value by value.
     pub details: Option<Box<Value>>,
     /// A reader of news finds no items where it looks for them.

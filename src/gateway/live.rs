@@ -18,15 +18,14 @@ use super::router::Agents;
 use super::signing_keys;
 use super::tools::Tools;
 use super::views::{View, Views};
-use super::who::{Guard, Who};
+use super::who::{Guard, Surroundings, Who};
 use crate::capability::{Capability, CookiePolicy, Service, Table};
 use crate::catalog::{self, Document, Facts};
 use crate::config::Cidr;
 use crate::config::settings::{self, Config, Limits};
 use crate::egress::Tool;
-use crate::identity::Access;
 use crate::keyring::{Held, KeyringError};
-use crate::net::{Client, tls};
+use crate::net::{self, Client, tls};
 use crate::signature::normal_authority;
 use crate::store::settings::NewsSessions;
 use crate::store::{AgentId, Keys, NewsSettings};
@@ -158,6 +157,14 @@ pub enum AssembleError {
         /// What is wrong.
         problem: String,
     },
+    /// Certificates that key sets are fetched by.
+    #[error("agent `{agent}`: access: {problem}")]
+    Access {
+        /// The agent's key.
+        agent: String,
+        /// What is wrong.
+        problem: tls::Error,
+    },
     /// A catalog that is too large.
     #[error("agent `{agent}`: {problem}")]
     Catalog {
@@ -187,7 +194,7 @@ impl Live {
         let mut agents = Vec::with_capacity(config.agents.len());
         for settings in &config.agents {
             let before = known.get(settings.key.as_str()).map(|agent| &***agent);
-            let parts = Parts { config, upstreams: &upstreams, services: &services, tools: Some(&tools) };
+            let parts = Parts { config, client, upstreams: &upstreams, services: &services, tools: Some(&tools) };
             agents.push(Arc::new(parts.agent(settings, keys.agent(&settings.key), before)?));
         }
         let mut tokens = Tokens::default();
@@ -234,6 +241,7 @@ impl Live {
 /// What agents are made of.
 struct Parts<'a> {
     config: &'a Config,
+    client: &'a Client,
     upstreams: &'a Upstreams,
     services: &'a BTreeMap<&'a str, Arc<Service>>,
     /// `None` where nobody will call any.
@@ -256,9 +264,19 @@ impl Parts<'_> {
         let facts = facts(self.config, settings, talk.as_deref(), &table);
         let views = Views::new(facts, &settings.base_path)
             .map_err(|problem| AssembleError::Catalog { agent: settings.key.clone(), problem })?;
-        let guard = settings.access.as_ref().map(|access| {
-            Guard::new(Access::new(access), &settings.card.name, before.and_then(|before| before.guard.as_ref()))
-        });
+        let guard = match &settings.access {
+            None => None,
+            Some(access) => {
+                let around = Surroundings {
+                    client: self.client,
+                    name: &settings.card.name,
+                    authorities: authorities(self.config, settings),
+                    before: before.and_then(|before| before.guard.as_ref()),
+                };
+                let broken = |problem| AssembleError::Access { agent: settings.key.clone(), problem };
+                Some(Guard::new(access, around).map_err(broken)?)
+            }
+        };
         let cors =
             settings.cors.as_ref().map(|origins| origins.iter().filter_map(|origin| origin.parse().ok()).collect());
         let later = settings.talk.as_ref().map(|talk| talk.later).unwrap_or_default();
@@ -414,6 +432,13 @@ pub(super) fn base_url(config: &Config, agent: &settings::Agent) -> String {
     }
 }
 
+/// The hosts that requests to an agent may be signed for; none where any may be.
+fn authorities(config: &Config, agent: &settings::Agent) -> Vec<String> {
+    let public = config.public_url.as_deref().and_then(|url| url.split_once("://"));
+    let public = public.and_then(|(_, rest)| rest.split('/').next());
+    public.into_iter().chain(agent.host.as_deref()).filter_map(normal_authority).collect()
+}
+
 fn host_of_url(url: &str) -> String {
     crate::front::host_of(authority_of_url(url)).to_ascii_lowercase()
 }
@@ -424,10 +449,10 @@ fn authority_of_url(url: &str) -> &str {
 
 /// An agent's discovery document, without anything being opened.
 pub fn catalog(config: &Config, agent: &settings::Agent) -> Result<String, AssembleError> {
-    let client = Client::new(crate::net::Roots::none());
+    let client = Client::new(net::Roots::none());
     let upstreams = Upstreams::new(config.upstreams.clone(), &client, None, None)?;
     let services = services(config)?;
-    let parts = Parts { config, upstreams: &upstreams, services: &services, tools: None };
+    let parts = Parts { config, client: &client, upstreams: &upstreams, services: &services, tools: None };
     let agent = parts.agent(agent, AgentId::default(), None)?;
     Ok(String::from_utf8_lossy(agent.views.whole().published.catalog.body()).into_owned())
 }

@@ -4,6 +4,7 @@ mod access_log;
 mod admission;
 mod agent_side;
 mod body;
+mod credentials;
 mod ctx;
 mod documents;
 mod drain;

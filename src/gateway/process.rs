@@ -24,7 +24,7 @@ use super::proxy::Proxy;
 use super::reload::{self, Origin, Reload};
 use super::upgrade::{Program, Upgrade};
 use crate::config::Config;
-use crate::front::{BindError, Door, HeaderTimeout, Inherited, LAST_CALL, Listen, Listener, Server, SocketFile};
+use crate::front::{BindError, Door, HeaderTimeout, Inherited, LAST_CALL, Listen, Listener, Server, SocketFile, Way};
 use crate::net::{Client, Roots, tls};
 use crate::store::health::CLOCK_AHEAD_ALARM;
 use crate::store::{self, Store, SystemClock};
@@ -43,6 +43,9 @@ pub enum StartError {
     /// A listener.
     #[error(transparent)]
     Bind(#[from] BindError),
+    /// A listener's certificates.
+    #[error(transparent)]
+    Tls(#[from] crate::front::tls::Unusable),
     /// The store.
     #[error(transparent)]
     Store(#[from] store::OpenError),
@@ -63,7 +66,7 @@ pub enum StartError {
 /// A gateway that has opened everything and serves nothing yet.
 pub struct Process {
     gateway: Arc<Gateway>,
-    listeners: Vec<Listener>,
+    listeners: Vec<(Listener, Way)>,
     /// The agents' own, each with what its listener is called in the file.
     agent_listeners: Vec<(Listener, Arc<Listen>)>,
     control: Runtime,
@@ -84,8 +87,7 @@ impl Process {
         (inherited, program): (&mut Inherited, Option<Program>),
     ) -> Result<Self, StartError> {
         logs::start(config.log);
-        let listeners =
-            config.listen.iter().map(|listen| Listener::open(listen, inherited)).collect::<Result<Vec<_>, _>>()?;
+        let listeners = open_listeners(&config, inherited)?;
         let agent_listeners = config
             .rest_listeners()
             .into_iter()
@@ -97,7 +99,8 @@ impl Process {
         let roots = if need_system { Roots::system()? } else { Roots::none() };
         let conf = ServerConf { ca_file: Some(roots.file().to_owned()), threads: workers(), ..ServerConf::default() };
         let client = Client::new(roots);
-        let all = listeners.iter().chain(agent_listeners.iter().map(|(listener, _)| listener));
+        let all =
+            listeners.iter().map(|(listener, _)| listener).chain(agent_listeners.iter().map(|(listener, _)| listener));
         client.listens_at(all.filter_map(Listener::address).chain(others).collect());
         let metrics = Metrics::new()?;
         let live = Live::assemble(&config, (&client, &metrics), store.keys(), None)?;
@@ -114,7 +117,7 @@ impl Process {
         let header_timeout = HeaderTimeout::new(config.limits.header_timeout);
         let upgrade = Upgrade::new(program, gateway.drain.clone());
         for (listen, listener) in config.listen.iter().zip(&listeners) {
-            upgrade.hand_over(listen, listener)?;
+            upgrade.hand_over(listen, &listener.0)?;
         }
         for (listener, listen) in &agent_listeners {
             upgrade.hand_over(listen, listener)?;
@@ -125,7 +128,7 @@ impl Process {
 
     /// Where the first listener is, as a caller would type it.
     pub fn base(&self) -> String {
-        self.listeners.first().map(Listener::url).unwrap_or_default()
+        self.listeners.first().map(|(listener, way)| listener.url(way)).unwrap_or_default()
     }
 
     /// Everything that is counted.
@@ -177,21 +180,26 @@ impl Process {
             },
             connections: Arc::new(Semaphore::new(self.gateway.live.load().limits.connections)),
             open: self.gateway.metrics.connections.clone(),
+            trusts: {
+                let gateway = self.gateway.clone();
+                Arc::new(move |peer| gateway.live.load().trusts(peer))
+            },
         };
-        let callers = self.listeners.iter().map(|listener| (listener, door.clone()));
+        let callers = self.listeners.iter().map(|(listener, way)| (listener, way.clone(), door.clone()));
         let agents = self.agent_listeners.iter().map(|(listener, listen)| {
-            info!("rest_request is served on {}", listener.url());
+            info!("rest_request is served on {}", listener.url(&Way::default()));
             let app = proxy(&self.conf, &self.gateway, Some(listen.clone()));
-            (listener, Door { server: Server { app, ..door.server.clone() }, ..door.clone() })
+            (listener, Way::default(), Door { server: Server { app, ..door.server.clone() }, ..door.clone() })
         });
         let served: Vec<_> = callers.chain(agents).collect();
+        let acceptors: Vec<_> = self.listeners.iter().filter_map(|(_, way)| way.tls.clone()).collect();
         let threads = (0..workers())
             .map(|number| worker(number, &served, finished.subscribe()))
             .collect::<io::Result<Vec<_>>>()?;
         // The workers have handles of their own: once those are closed nobody waits in the kernel for a process that stops.
         drop(served);
-        let listeners =
-            self.listeners.into_iter().chain(self.agent_listeners.into_iter().map(|(listener, _)| listener));
+        let listeners = self.listeners.into_iter().map(|(listener, _)| listener);
+        let listeners = listeners.chain(self.agent_listeners.into_iter().map(|(listener, _)| listener));
         let files: Vec<SocketFile> = listeners.filter_map(Listener::into_file).collect();
         let gateway = self.gateway.clone();
         self.control.block_on(async {
@@ -199,6 +207,9 @@ impl Process {
             tokio::spawn(beside);
             let fetching = tokio::spawn(documents::keep(self.reload.clone(), self.reload.documents()));
             let watching = tokio::spawn(self.reload.watch());
+            for acceptor in acceptors {
+                tokio::spawn(acceptor.watch());
+            }
             gateway.health.set(Phase::Serving);
             serving(&base);
             let patience = tokio::select! {
@@ -253,6 +264,21 @@ async fn taken_over(upgrade: &Upgrade) {
     }
 }
 
+/// Binds every address and reads every certificate before anything is served.
+fn open_listeners(config: &Config, inherited: &mut Inherited) -> Result<Vec<(Listener, Way)>, StartError> {
+    let bound = config.listen.iter().map(|listen| Listener::open(listen, inherited)).collect::<Result<Vec<_>, _>>()?;
+    let settings = |at: usize| config.ways.iter().find(|(position, _)| *position == at).map(|(_, way)| way);
+    let speaks_tls = |at: usize| settings(at).is_some_and(|way| way.tls.is_some());
+    let https = bound.iter().enumerate().find(|(at, _)| speaks_tls(*at)).and_then(|(_, listener)| listener.address());
+    let https = https.map(|address| address.port());
+    let ways = (0..bound.len()).map(|at| match settings(at) {
+        None => Ok(Way::default()),
+        Some(settings) => Way::open(settings, https),
+    });
+    let ways = ways.collect::<Result<Vec<_>, _>>()?;
+    Ok(bound.into_iter().zip(ways).collect())
+}
+
 /// One worker a core: each has its own runtime, so a connection stays where it was accepted.
 fn workers() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
@@ -273,17 +299,17 @@ fn tools_need_system_roots(config: &Config) -> bool {
 
 fn worker(
     number: usize,
-    served: &[(&Listener, Door<HttpProxy<Proxy>>)],
+    served: &[(&Listener, Way, Door<HttpProxy<Proxy>>)],
     mut finished: watch::Receiver<bool>,
 ) -> io::Result<JoinHandle<()>> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
-    let shared =
-        served.iter().map(|(listener, door)| Ok((listener.share()?, door.clone()))).collect::<io::Result<Vec<_>>>()?;
+    let shared = served.iter().map(|(listener, way, door)| Ok((listener.share()?, way.clone(), door.clone())));
+    let shared = shared.collect::<io::Result<Vec<_>>>()?;
     std::thread::Builder::new().name(format!("worker-{number}")).spawn(move || {
         runtime.block_on(async {
-            for (listener, door) in shared {
+            for (listener, way, door) in shared {
                 tokio::spawn(async move {
-                    if let Err(error) = door.accept(listener).await {
+                    if let Err(error) = door.accept(listener, way).await {
                         error!("a listener failed: {error}");
                     }
                 });

@@ -61,7 +61,7 @@ impl ProxyHttp for Proxy {
         let failed = match admission::admit(session, ctx) {
             Ok(route) => match who::admit(&self.gateway, session, ctx, &route).await {
                 Ok(()) => handler::answer(&self.gateway, session, ctx, route).await,
-                Err(refusal) => Err(refusal.into()),
+                Err(failed) => Err(failed),
             },
             Err(refusal) => Err(refusal.into()),
         };

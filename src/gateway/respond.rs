@@ -7,7 +7,7 @@ use bytes::Bytes;
 use flate2::{Compression, write::GzEncoder};
 use http::header::{
     ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue,
-    RETRY_AFTER, TRANSFER_ENCODING, VARY, WWW_AUTHENTICATE,
+    RETRY_AFTER, TRANSFER_ENCODING, VARY,
 };
 use http::{StatusCode, Version};
 use pingora::http::ResponseHeader;
@@ -123,7 +123,7 @@ impl From<&Refusal> for Answer {
         if let Some(allow) = refusal.allow.as_ref().and_then(|allow| HeaderValue::from_str(allow).ok()) {
             answer.headers.push((ALLOW, allow));
         }
-        answer.headers.extend(refusal.challenges.iter().map(|challenge| (WWW_AUTHENTICATE, challenge.clone())));
+        answer.headers.extend(refusal.challenges.iter().cloned());
         answer
     }
 }

@@ -3,33 +3,38 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http::header::{AUTHORIZATION, HeaderName};
+use http::header::HeaderName;
 use http::{HeaderMap, HeaderValue, Method};
 use pingora::proxy::Session;
 
 use super::Gateway;
 use super::admission::Route;
+use super::credentials::{self, Bad, Issuer, Proven, Signatures};
 use super::ctx::RequestCtx;
 use super::error::Refusal;
-use super::fields;
 use super::live::Agent;
+use super::respond::Failed;
 use super::router::Fixed;
 use crate::capability::headers;
 use crate::identity::access::Quota;
+use crate::identity::jwks::Place;
 use crate::identity::limit::Running;
-use crate::identity::{Access, Buckets, Caller, Count, Principal, Rate, Right, Spent, Standing, Verdict};
+use crate::identity::settings::{self, Profile, Settings};
+use crate::identity::{Access, Buckets, Caller, Count, Jwks, KeySets, Rate, Right, Spent, Standing, Verdict};
+use crate::net::{Client, HttpVersion, guard, peer, tls};
 use crate::restap::ErrorCode;
 use crate::store::{self, AgentId, Allowance, CallerId};
-
-/// Where callers may send an API key beside `Authorization: Bearer`.
-const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
 /// What an agent's `access` comes to.
 #[derive(Debug)]
 pub(super) struct Guard {
     pub access: Access,
+    /// Issuers whose tokens count.
+    pub issuers: Vec<Issuer>,
+    /// `None` where signatures are not looked at.
+    pub signatures: Option<Signatures>,
     /// The name of the agent, as a challenge has it.
-    realm: String,
+    pub realm: String,
     counts: Arc<Counts>,
 }
 
@@ -40,13 +45,81 @@ pub(super) struct Counts {
     running: Running<Option<CallerId>>,
 }
 
+/// What a guard is made of beside its settings.
+pub(super) struct Surroundings<'a> {
+    pub client: &'a Client,
+    /// The agent's name.
+    pub name: &'a str,
+    /// The hosts that requests may be signed for.
+    pub authorities: Vec<String>,
+    /// The guard in force, whose counts and keys go on.
+    pub before: Option<&'a Guard>,
+}
+
 impl Guard {
-    pub(super) fn new(access: Access, name: &str, before: Option<&Self>) -> Self {
+    pub(super) fn new(settings: &Settings, around: Surroundings<'_>) -> Result<Self, tls::Error> {
+        let Surroundings { client, name, authorities, before } = around;
         let legal = |c: &char| (c.is_ascii_graphic() || *c == ' ') && !matches!(c, '"' | '\\');
         let realm = name.chars().filter(legal).collect();
-        Self { access, realm, counts: before.map(|before| before.counts.clone()).unwrap_or_default() }
+        let issuers = settings.jwt.iter().map(|issuer| {
+            let known = before.into_iter().flat_map(|before| &before.issuers).find(|known| known.settings == *issuer);
+            let keys = match known {
+                Some(known) => known.keys.clone(),
+                None => Arc::new(Jwks::new(&issuer.issuer, place(issuer, client)?)),
+            };
+            Ok(Issuer { settings: issuer.clone(), keys })
+        });
+        let issuers = issuers.collect::<Result<Vec<_>, tls::Error>>()?;
+        let signatures = if settings.web_bot_auth.profile == Profile::Off {
+            None
+        } else {
+            let known = before.and_then(|before| before.signatures.as_ref());
+            let ca = &settings.web_bot_auth.ca;
+            let key_sets = if let Some(known) = known.filter(|known| known.settings.ca == *ca) {
+                known.key_sets.clone()
+            } else {
+                KeySets::new(client.guard(guard::Settings { ca: ca.clone(), ..guard::Settings::default() })?)
+            };
+            let nonces = known.map(|known| known.nonces.clone()).unwrap_or_default();
+            Some(Signatures { settings: settings.web_bot_auth.clone(), key_sets, nonces, authorities })
+        };
+        Ok(Self {
+            access: Access::new(settings),
+            issuers,
+            signatures,
+            realm,
+            counts: before.map(|before| before.counts.clone()).unwrap_or_default(),
+        })
+    }
+
+    /// Whether `Authorization` is the agent's.
+    pub(super) fn takes_bearer(&self) -> bool {
+        !self.access.api_keys.is_empty() || !self.issuers.is_empty()
     }
 }
+
+/// Where an issuer's keys are.
+fn place(issuer: &settings::Issuer, client: &Client) -> Result<Place, tls::Error> {
+    Ok(match &issuer.jwks {
+        settings::Jwks::File(path) => Place::File(path.clone()),
+        settings::Jwks::Url(url) => {
+            let settings = peer::Settings {
+                origin: url.origin.clone(),
+                tls: tls::Settings { ca: issuer.ca.clone(), ..tls::Settings::default() },
+                version: HttpVersion::default(),
+                connect: KEYS_TIMEOUT,
+                write: KEYS_TIMEOUT,
+                read: KEYS_TIMEOUT,
+            };
+            let path = if url.prefix.is_empty() { "/" } else { &url.prefix };
+            let target = format!("{path}{}", url.query).parse().map_err(|_| tls::Error::ServerName(url.to_string()))?;
+            Place::Url(client.clone(), Box::new(client.peer(&settings)?), target)
+        }
+    })
+}
+
+/// How long an issuer may take at each step.
+const KEYS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Who is calling; by default nobody that is known.
 #[derive(Debug, Clone, Default)]
@@ -55,6 +128,10 @@ pub(super) struct Who {
     pub caller: Option<Arc<Caller>>,
     /// The caller in the store.
     pub id: Option<CallerId>,
+    /// Whom the request names without proving enough to be let in: for logs and rates.
+    pub named: Option<Arc<Caller>>,
+    /// Whose rates it counts against.
+    pub counted: Option<CallerId>,
     pub standing: Standing,
 }
 
@@ -117,10 +194,10 @@ fn right(route: &Route) -> Option<Right<'_>> {
 /// Lets a request through or says why not. Who calls stands in the ctx afterwards.
 pub(super) async fn admit(
     gateway: &Gateway,
-    session: &Session,
+    session: &mut Session,
     ctx: &mut RequestCtx,
     route: &Route,
-) -> Result<(), Refusal> {
+) -> Result<(), Failed> {
     // The agent itself may do everything at its own listener.
     let guarded = ctx.agent.clone().filter(|agent| agent.guard.is_some() && ctx.agent_side.is_none());
     let Some(agent) = guarded else { return Ok(()) };
@@ -133,39 +210,46 @@ pub(super) async fn admit(
     let Some(right) = right else {
         // Whoever can't be known sees what everybody sees.
         if !matches!(route, Route::Options(_)) {
-            let caller = credentials(guard, session, route).unwrap_or_default();
-            ctx.who = who(gateway, guard, caller);
+            let proven = credentials::verify(gateway, (agent.id, guard), (session, ctx), route).await;
+            match proven {
+                Err(Bad::Request(failed)) => return Err(failed),
+                proven => ctx.who = who(gateway, guard, proven.ok().unwrap_or_default()),
+            }
         }
         return Ok(());
     };
-    let outcome = judge(gateway, guard, (session, ctx), (&agent, route, right)).await;
-    // A reader of news finds no items where it looks for them.
-    outcome.map_err(|refusal| if right == Right::News { Refusal { no_items: true, ..refusal } } else { refusal })
+    match judge(gateway, guard, (session, ctx), (&agent, route, right)).await {
+        // A reader of news finds no items where it looks for them.
+        Err(Bad::Credential(refusal)) if right == Right::News => Err(Refusal { no_items: true, ..refusal }.into()),
+        Err(Bad::Credential(refusal)) => Err(refusal.into()),
+        Err(Bad::Request(failed)) => Err(failed),
+        Ok(()) => Ok(()),
+    }
 }
 
 async fn judge(
     gateway: &Gateway,
     guard: &Guard,
-    (session, ctx): (&Session, &mut RequestCtx),
+    (session, ctx): (&mut Session, &mut RequestCtx),
     (agent, route, right): (&Agent, &Route, Right<'_>),
-) -> Result<(), Refusal> {
-    let caller = credentials(guard, session, route)?;
-    ctx.who = who(gateway, guard, caller);
+) -> Result<(), Bad> {
+    let proven = credentials::verify(gateway, (agent.id, guard), (session, ctx), route).await?;
+    ctx.who = who(gateway, guard, proven);
     let standing = ctx.who.standing;
     match guard.access.judge(standing, ctx.who.caller.is_some(), right) {
         Verdict::Allowed => {}
-        Verdict::NeedsCredential => return Err(needs_credential(guard, right)),
+        Verdict::NeedsCredential => return Err(needs_credential(guard, right).into()),
         Verdict::Forbidden => {
             let name = ctx.who.caller.as_ref().map(|caller| caller.shown()).unwrap_or_default();
             let message = format!("{name} may not use {}; ask the operator of {} for it", right.id(), agent.name);
-            return Err(Refusal::new(ErrorCode::Forbidden, message));
+            return Err(Refusal::new(ErrorCode::Forbidden, message).into());
         }
         Verdict::Denied => {
             let message = "this agent does not accept requests from this caller; ask its operator why";
-            return Err(Refusal::new(ErrorCode::Forbidden, message));
+            return Err(Refusal::new(ErrorCode::Forbidden, message).into());
         }
     }
-    count(gateway, (&agent.id, guard), ctx, right).await
+    count(gateway, (&agent.id, guard), ctx, right).await.map_err(Bad::Credential)
 }
 
 /// Takes a token of each rate that the request counts against, and a place among those that run.
@@ -176,7 +260,7 @@ async fn count(
     right: Right<'_>,
 ) -> Result<(), Refusal> {
     let groups = ctx.who.standing.groups;
-    let id = ctx.who.id;
+    let id = ctx.who.counted;
     if let Some(most) = guard.access.running_max(groups) {
         let Some(running) = guard.counts.running.begin(id, most) else {
             let message = format!("{most} of your requests run already; wait until one is done, then send this again");
@@ -235,80 +319,25 @@ fn rate_name(quota: &Quota<'_>) -> Box<str> {
     }
 }
 
-fn who(gateway: &Gateway, guard: &Guard, caller: Option<Caller>) -> Who {
-    let standing = guard.access.standing(caller.as_ref());
-    let id = caller.as_ref().map(|caller| gateway.store.keys().caller(&caller.principal().to_string()));
-    Who { caller: caller.map(Arc::new), id, standing }
-}
-
-/// Verifies what a request brings. A credential that is there and bad is an error, never nobody.
-fn credentials(guard: &Guard, session: &Session, route: &Route) -> Result<Option<Caller>, Refusal> {
-    let headers = &session.req_header().headers;
-    let mut principals = Vec::new();
-    if !guard.access.api_keys.is_empty() {
-        if let Some(value) = single(headers, &AUTHORIZATION)? {
-            match bearer(value).and_then(|token| guard.access.api_keys.find(token)) {
-                Some(name) => principals.push(Principal::ApiKey(name.into())),
-                // Where the operator sends the header on, it may be the service's.
-                None if forwards(route, &AUTHORIZATION) => {}
-                None => return Err(bad_credential(guard, "the API key in Authorization is not known here")),
-            }
-        }
-        if let Some(key) = single(headers, &API_KEY)? {
-            match guard.access.api_keys.find(key) {
-                Some(name) => principals.push(Principal::ApiKey(name.into())),
-                None if forwards(route, &API_KEY) => {}
-                None => return Err(bad_credential(guard, "the API key in X-API-Key is not known here")),
-            }
-        }
-    }
-    Ok(Caller::new(principals))
-}
-
-fn single<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<&'h [u8]>, Refusal> {
-    fields::single(headers, name).map(|value| value.map(<[u8]>::trim_ascii))
-}
-
-/// The token of `Bearer TOKEN`; the scheme is compared without case.
-fn bearer(value: &[u8]) -> Option<&[u8]> {
-    let (scheme, token) = value.split_at_checked(value.iter().position(|byte| *byte == b' ')?)?;
-    scheme.eq_ignore_ascii_case(b"bearer").then(|| token.trim_ascii())
-}
-
-fn forwards(route: &Route, header: &HeaderName) -> bool {
-    matches!(route, Route::Capability(_, call, _) if call.capability.settings().route.forward_headers.contains(header))
-}
-
-/// What callers may prove who they are with, as a sentence has it.
-fn accepted(guard: &Guard) -> String {
-    let mut ways = Vec::new();
-    if !guard.access.api_keys.is_empty() {
-        ways.push("an API key as Authorization: Bearer KEY or X-API-Key: KEY");
-    }
-    ways.join(", or ")
+fn who(gateway: &Gateway, guard: &Guard, Proven { caller, named }: Proven) -> Who {
+    let mut standing = guard.access.standing(caller.as_ref());
+    // Whoever only names itself gains nothing by it, and may lose.
+    standing.denied |= named.as_ref().is_some_and(|named| guard.access.standing(Some(named)).denied);
+    let id_of = |caller: &Caller| gateway.store.keys().caller(&caller.principal().to_string());
+    let id = caller.as_ref().map(id_of);
+    let counted = id.or_else(|| named.as_ref().map(id_of));
+    Who { caller: caller.map(Arc::new), id, named: named.map(Arc::new), counted, standing }
 }
 
 fn needs_credential(guard: &Guard, right: Right<'_>) -> Refusal {
-    let accepted = accepted(guard);
+    let accepted = credentials::accepted(guard);
     let message = if accepted.is_empty() {
         format!("{} is closed to anonymous callers, and this agent knows no others; ask its operator", right.id())
     } else {
         format!("{} needs a credential: send {accepted}", right.id())
     };
-    challenge(guard, Refusal::new(ErrorCode::Unauthorized, message), "")
-}
-
-fn bad_credential(guard: &Guard, what: &str) -> Refusal {
-    let message = format!("{what}; send {}, or none at all to ask as nobody", accepted(guard));
-    challenge(guard, Refusal::new(ErrorCode::Unauthorized, message), ", error=\"invalid_token\"")
-}
-
-/// RFC 9110, section 11.6.1: every 401 says how to prove who one is.
-fn challenge(guard: &Guard, refusal: Refusal, error: &str) -> Refusal {
-    let bearer = format!("Bearer realm=\"{}\"{error}", guard.realm);
-    let challenges = [bearer].into_iter().filter_map(|challenge| HeaderValue::try_from(challenge).ok()).collect();
-    Refusal { challenges, ..refusal }
+    credentials::challenge(guard, Refusal::new(ErrorCode::Unauthorized, message), "")
 }
 
 /// Kept with the request: the place that it takes among its caller's.
-pub(super) type Place = Option<Count>;
+pub(super) type Slot = Option<Count>;

@@ -5,6 +5,9 @@
 
 pub mod access;
 pub mod api_key;
+pub mod jwks;
+pub mod jwt;
+pub mod key_sets;
 pub mod limit;
 pub mod pattern;
 pub mod principal;
@@ -14,6 +17,8 @@ pub mod settings;
 
 pub use access::{Access, Groups, Standing, Verdict};
 pub use api_key::ApiKeys;
+pub use jwks::Jwks;
+pub use key_sets::KeySets;
 pub use limit::{Buckets, Count, Spent};
 pub use pattern::Pattern;
 pub use principal::{Caller, Principal};

@@ -1,11 +1,14 @@
 //! `Settings`: `access:` of an agent.
 
+use std::path::PathBuf;
+
 use super::access::GROUPS_MAX;
 use super::api_key::{ApiKey, CHARACTERS_MIN};
 use super::pattern::Pattern;
 use super::rate::Rate;
 use super::right::Grant;
-use crate::yaml::{Fields, Mismatch, Node, Problem, Secret, Slot, Value, nearest};
+use crate::net::Url;
+use crate::yaml::{Fields, Kind, Mismatch, Node, Problem, ReadableFile, Secret, Slot, Value, nearest};
 
 /// The group of whoever matches none, unless the file says otherwise.
 pub const DEFAULT_GROUP: &str = "everyone";
@@ -27,6 +30,10 @@ const RUNNING_MAX: u64 = 1_000_000;
 pub struct Settings {
     /// Keys that callers may show.
     pub api_keys: Vec<ApiKey>,
+    /// Issuers of tokens that callers may show.
+    pub jwt: Vec<Issuer>,
+    /// What signatures of agents are good for.
+    pub web_bot_auth: WebBotAuth,
     /// Who is refused whatever else holds.
     pub deny: Vec<Pattern>,
     /// Groups and who is in them, in the order of the file.
@@ -43,6 +50,8 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             api_keys: Vec::new(),
+            jwt: Vec::new(),
+            web_bot_auth: WebBotAuth::default(),
             deny: Vec::new(),
             groups: Vec::new(),
             default: Some(DEFAULT_GROUP.to_owned()),
@@ -50,6 +59,51 @@ impl Default for Settings {
             rate: Vec::new(),
         }
     }
+}
+
+/// An entry of `jwt`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Issuer {
+    /// `iss` of its tokens.
+    pub issuer: String,
+    /// `aud` of tokens for this agent: one of these.
+    pub audience: Vec<String>,
+    /// Where its keys are.
+    pub jwks: Jwks,
+    /// The claim whose values are groups.
+    pub groups_claim: Option<String>,
+    /// PEM file of the authorities to trust for the keys' URL.
+    pub ca: Option<PathBuf>,
+}
+
+/// Where an issuer's keys are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Jwks {
+    /// A URL.
+    Url(Url),
+    /// A file.
+    File(PathBuf),
+}
+
+/// `web_bot_auth`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WebBotAuth {
+    /// How much a signature must prove.
+    pub profile: Profile,
+    /// PEM file of the authorities to trust for the agents' key sets.
+    pub ca: Option<PathBuf>,
+}
+
+/// What signatures of agents are good for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Profile {
+    /// Nothing; they are not looked at.
+    #[default]
+    Off,
+    /// To know whom a request names, for logs and rates.
+    Identify,
+    /// To be let in.
+    Authenticate,
 }
 
 /// How much each caller of a group may do.
@@ -87,6 +141,11 @@ impl Settings {
         slot.section("access", |fields| {
             let doc = "Keys by name: the key itself or sha256:HEX. Callers send Authorization: Bearer or X-API-Key.";
             let api_keys = fields.with("api_keys", doc, api_keys);
+            let jwt = fields.with("jwt", "Issuers whose tokens callers may send as Authorization: Bearer.", |slot| {
+                slot.list(Issuer::take)
+            });
+            let doc = "What signatures of agents (Web Bot Auth) are good for: off, identify (logs and rates) or authenticate (groups).";
+            let web_bot_auth = fields.with("web_bot_auth", doc, WebBotAuth::take);
             let deny = fields.with("deny", "Identities that are refused, whatever else holds.", |slot| slot.list(identity));
             let doc = "Groups and the identities that are in them. A caller is in every group that it matches.";
             let groups = fields.with("groups", doc, |slot| {
@@ -109,6 +168,8 @@ impl Settings {
 
             let settings = Self {
                 api_keys: api_keys.unwrap_or_default(),
+                jwt: jwt.unwrap_or_default(),
+                web_bot_auth: web_bot_auth.unwrap_or_default(),
                 deny: deny.unwrap_or_default(),
                 groups: groups.unwrap_or_default(),
                 default: (default != NONE).then_some(default),
@@ -179,9 +240,105 @@ impl Settings {
             Pattern::ApiKey(None) if self.api_keys.is_empty() => {
                 Some(("there are no API keys".into(), Some("add them under `api_keys`".into())))
             }
+            Pattern::Jwt { issuer, claim } => {
+                let Some(known) = self.jwt.iter().find(|known| *known.issuer == **issuer) else {
+                    let near = nearest(issuer, self.jwt.iter().map(|known| known.issuer.as_str()));
+                    let help = match near {
+                        Some(near) => format!("did you mean `jwt:{near}`?"),
+                        None => "add the issuer under `jwt`".to_owned(),
+                    };
+                    return Some((format!("there is no issuer {issuer}"), Some(help)));
+                };
+                let of_group = claim.as_ref().is_some_and(|(name, _)| &**name == "group");
+                (of_group && known.groups_claim.is_none()).then(|| {
+                    let help = "say which claim holds groups: `groups_claim: groups`".to_owned();
+                    ("tokens of this issuer have no groups here".to_owned(), Some(help))
+                })
+            }
+            Pattern::Agent(_) | Pattern::Key(_) | Pattern::Domain(_)
+                if self.web_bot_auth.profile != Profile::Authenticate =>
+            {
+                let help = "write `web_bot_auth: authenticate`";
+                Some(("no caller can prove this: signatures are not enough to be let in".into(), Some(help.into())))
+            }
             _ => None,
         }
     }
+}
+
+impl Issuer {
+    fn take(slot: Slot<'_, '_>) -> Option<Self> {
+        slot.section("jwt", |fields| {
+            let issuer = fields.required::<String>("issuer", "`iss` of its tokens.");
+            let doc = "`aud` of tokens for this agent: a name or a list of names.";
+            let audience = fields.required_with("audience", doc, |slot| {
+                slot.list_or(Vec::<String>::take, |slot| String::take(slot).map(|one| vec![one]))
+            });
+            let doc = "Where its keys are (JWK Set): a URL, or {file: …}.";
+            let jwks = fields.required_with("jwks", doc, |slot| {
+                slot.mapping_or(
+                    |slot| {
+                        slot.section("jwks_file", |fields| {
+                            let file = fields.required::<ReadableFile>("file", "The file, read again now and then.");
+                            Some(Jwks::File(file?.into()))
+                        })
+                    },
+                    |slot| {
+                        let expects = "a URL such as https://id.example.com/.well-known/jwks.json";
+                        slot.parsed::<Url>(expects, Some("[Hh][Tt][Tt][Pp][Ss]?://.+")).map(Jwks::Url)
+                    },
+                )
+            });
+            let groups_claim =
+                fields.optional("groups_claim", "The claim whose values are groups: jwt:ISSUER#group=VALUE.");
+            let ca = fields.with("tls", "TLS towards the keys' URL.", authorities);
+            if fields.get("jwks").is_some_and(|jwks| jwks.kind() == Kind::Mapping) {
+                fields.useless(&["tls"], "the keys are in a file");
+            }
+            let (issuer, audience, jwks) = (issuer?, audience?, jwks?);
+            for name in ["issuer", "audience"] {
+                let empty = if name == "issuer" { issuer.is_empty() } else { audience.is_empty() };
+                if let Some(node) = fields.get(name).filter(|_| empty) {
+                    fields.problem(Problem::error(node, format!("`{name}` is empty, and no token is for nobody")));
+                }
+            }
+            Some(Self { issuer, audience, jwks, groups_claim, ca })
+        })
+    }
+}
+
+impl WebBotAuth {
+    fn take(slot: Slot<'_, '_>) -> Option<Self> {
+        const WORDS: [(&str, Profile); 3] =
+            [("off", Profile::Off), ("identify", Profile::Identify), ("authenticate", Profile::Authenticate)];
+        slot.mapping_or(
+            |slot| {
+                slot.section("web_bot_auth", |fields| {
+                    let profile = fields.word("profile", &WORDS, Profile::Off, "What signatures are good for.");
+                    let ca = fields.with("tls", "TLS towards the agents' key sets.", authorities);
+                    if profile == Profile::Off {
+                        fields.useless(&["tls"], "no key set is fetched while signatures are off");
+                    }
+                    Some(Self { profile, ca })
+                })
+            },
+            |slot| {
+                let either = slot.node().filter(|node| node.kind() == Kind::Bool(false));
+                if either.is_some() {
+                    return Some(Self::default());
+                }
+                slot.word(&WORDS).map(|profile| Self { profile, ca: None })
+            },
+        )
+    }
+}
+
+fn authorities(slot: Slot<'_, '_>) -> Option<PathBuf> {
+    slot.section("fetch_tls", |fields| {
+        let ca =
+            fields.optional::<ReadableFile>("ca", "PEM file of the authorities to trust in place of the system's.");
+        ca.map(Into::into)
+    })
 }
 
 impl Limits {

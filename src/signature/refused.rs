@@ -90,6 +90,11 @@ impl Refused {
         Self::new(Code::KeySetUnreachable, sentence)
     }
 
+    /// A nonce that another gateway has seen.
+    pub fn replayed() -> Self {
+        Self::new(Code::Replayed, "the nonce was used before: sign every request anew")
+    }
+
     /// The kind of reason.
     pub fn code(&self) -> Code {
         self.code

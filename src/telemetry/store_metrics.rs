@@ -65,7 +65,10 @@ impl StoreMetrics {
             )?,
             removed: register(
                 registry,
-                IntCounter::new("restap_store_removed_items_total", "Items that retention and caps have removed, where the store is in this process.")?,
+                IntCounter::new(
+                    "restap_store_removed_items_total",
+                    "Items that retention and caps have removed, where the store is in this process.",
+                )?,
             )?,
             clock_ahead: register(
                 registry,

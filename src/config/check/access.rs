@@ -12,10 +12,27 @@ const FIXED: [&str; 4] = ["talk", "news", "news_receive", "rest"];
 
 /// Holds every agent's `access` against the agent.
 pub(super) fn check<'d>(server: &Server<'d>, agents: &[Draft<'d>], report: &Report<'d>) {
+    let asks = |way: &crate::front::way::Settings| way.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
+    let asks_for_certificates = server.ways.iter().any(|(_, way)| asks(way));
     for draft in agents {
         grants(draft, report);
+        if !asks_for_certificates {
+            certificates(draft, report);
+        }
     }
     open_talk(server, agents, report);
+}
+
+/// An identity that no listener asks for would never be proven.
+fn certificates<'d>(draft: &Draft<'d>, report: &Report<'d>) {
+    let Some(access) = draft.node.get("access") else { return };
+    let of_groups = access.get("groups").into_iter().flat_map(Node::children).flat_map(Node::children);
+    for node in access.get("deny").into_iter().flat_map(Node::children).chain(of_groups) {
+        if node.as_text().is_some_and(|text| text.starts_with("cert:")) {
+            let problem = Problem::error(node, "no caller can prove this: no listener asks for client certificates");
+            report.add(problem.help("write `client_ca` into the `tls` of a listener"));
+        }
+    }
 }
 
 /// A grant that names nothing would do nothing.

@@ -22,7 +22,7 @@ pub(in crate::config) fn check<'d>(
         };
         report.add(problem.help("`restap-gateway upgrade` starts a process that takes over with it, or restart"));
     };
-    if server.listen.iter().map(|(listen, _)| listen).ne(&running.listen) {
+    if server.listen.iter().map(|(listen, _)| listen).ne(&running.listen) || server.ways != running.ways {
         differs(&["listen"]);
     }
     let admin = |admin: Option<&crate::config::settings::Admin>| admin.map(|admin| admin.listen.clone());

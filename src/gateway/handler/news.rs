@@ -70,7 +70,7 @@ async fn post(
     let named = named_session(&request.headers, &Query::read(request.uri.query(), PARAMETERS)?)?;
     let key = fields::idempotency_key(&request.headers)?;
     let limits = ctx.live.limits;
-    let body = body::read(session, limits.body, limits.body_timeout).await?;
+    let body = body::read(session, ctx, limits.body, limits.body_timeout).await?;
     let (draft, posting) = NewsDraft::parse(&body)?;
     let session_id = match named {
         Some(named) => Some(named),

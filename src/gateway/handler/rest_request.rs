@@ -30,7 +30,7 @@ pub(in crate::gateway) async fn answer(
     }
     fields::require_json(&session.req_header().headers)?;
     let loops = HopCount::read(&session.req_header().headers)?;
-    let body = body::read(session, CALL_MAX, ctx.live.limits.body_timeout).await?;
+    let body = body::read(session, ctx, CALL_MAX, ctx.live.limits.body_timeout).await?;
     let arguments: Map<String, Value> = serde_json::from_slice(&body).map_err(|_| {
         let message = "the body must be a JSON object such as {\"method\": \"GET\", \"url\": \"https://example.com/\"}";
         Refusal::new(ErrorCode::InvalidJson, message)

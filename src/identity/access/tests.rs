@@ -125,3 +125,97 @@ fn the_most_generous_rate_of_a_callers_groups_counts() {
     assert_eq!(told(Some(&bot), Right::Talk), ("2/s".into(), Some(3)));
     assert_eq!(told(Some(&bot), Right::Capability("a.b")), ("2/s 1/h".into(), Some(3)));
 }
+
+/// Cases that others have made for the same vocabulary, where they lie beside the repository.
+fn cases(name: &str) -> Option<serde_json::Value> {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/cases/signature/webagents").join(name);
+    let Ok(text) = std::fs::read_to_string(&path) else {
+        eprintln!("skipped: {name} is not here");
+        return None;
+    };
+    Some(serde_json::from_str(&text).unwrap())
+}
+
+fn texts(value: &serde_json::Value) -> Vec<&str> {
+    value.as_array().into_iter().flatten().map(|text| text.as_str().unwrap()).collect()
+}
+
+/// `agent:` and `key:` of one caller, as a verified signature brings them.
+fn signer(principals: &[&str]) -> Option<Caller> {
+    let url = principals.iter().find_map(|name| name.strip_prefix("agent:"))?;
+    let thumbprint = principals.iter().find_map(|name| name.strip_prefix("key:")).unwrap_or("none");
+    Caller::new(vec![Principal::Agent { url: url.into(), thumbprint: thumbprint.into() }])
+}
+
+#[test]
+fn policies_of_others_are_judged_as_they_judge_them() {
+    let Some(file) = cases("policy.json") else { return };
+    let mut held = 0;
+    for case in file["cases"].as_array().unwrap() {
+        let principals = texts(&case["principals"]);
+        // Users of a platform, its channels and its owners are nobody here.
+        if principals.iter().any(|name| !name.starts_with("agent:") && !name.starts_with("key:"))
+            || case["tier"].is_string()
+        {
+            continue;
+        }
+        let policy = &file["policies"][case["policy"].as_str().unwrap_or("open")];
+        let known = |list: &serde_json::Value| -> Vec<Pattern> {
+            texts(list).into_iter().filter_map(|text| text.parse().ok()).collect()
+        };
+        let groups: Vec<(String, Vec<Pattern>)> =
+            policy["groups"].as_object().unwrap().iter().map(|(name, list)| (name.clone(), known(list))).collect();
+        let default = policy["default"].as_str().filter(|name| *name != "none").map(str::to_owned);
+        let settings = Settings { deny: known(&policy["deny"]), groups, default, ..Settings::default() };
+        let access = Access::new(&settings);
+        let caller = signer(&principals);
+        let standing = access.standing(caller.as_ref());
+        let allowed = access.judge(standing, caller.is_some(), Right::Talk) == Verdict::Allowed;
+        assert_eq!(allowed, case["expect"]["allow"].as_bool().unwrap(), "{case}");
+        if allowed {
+            let mut names: Vec<&str> = access.of(standing.groups).map(|group| &*group.name).collect();
+            let mut expected = texts(&case["expect"]["groups"]);
+            names.sort_unstable();
+            expected.sort_unstable();
+            assert_eq!(names, expected, "{case}");
+        }
+        held += 1;
+    }
+    assert!(held >= 15, "only {held} cases apply");
+    for case in file["bad"].as_array().unwrap() {
+        for text in texts(&case["access"]["deny"]).into_iter().filter(|_| case["access"]["deny"].is_array()) {
+            assert!(text.parse::<Pattern>().is_err(), "{text}");
+        }
+    }
+}
+
+#[test]
+fn scopes_of_others_are_grants_to_groups() {
+    let Some(file) = cases("scope_allows.json") else { return };
+    let mut held = 0;
+    for case in file["cases"].as_array().unwrap() {
+        let required = match &case["required"] {
+            serde_json::Value::String(one) => vec![one.as_str()],
+            list => texts(list),
+        };
+        let caller = texts(&case["caller"]);
+        // Owners and users of a platform are nobody here; an empty list is everybody, as no `tools` are.
+        let is_group = |scope: &&str| scope.starts_with("group:");
+        if required.is_empty()
+            || !required.iter().all(is_group)
+            || caller.iter().any(|scope| matches!(*scope, "owner" | "admin"))
+        {
+            continue;
+        }
+        let member = vec!["api_key:ci".parse::<Pattern>().unwrap()];
+        let name = |scope: &str| scope.trim_start_matches("group:").to_owned();
+        let groups =
+            caller.iter().copied().filter(|scope| is_group(scope)).map(|scope| (name(scope), member.clone())).collect();
+        let tools = required.iter().map(|scope| (name(scope), grants(&["a.b"]))).collect();
+        let settings = Settings { groups, tools, default: None, ..settings() };
+        let allowed = judge(&settings, Some(&key("ci")), Right::Capability("a.b")) == Verdict::Allowed;
+        assert_eq!(allowed, case["allowed"].as_bool().unwrap(), "{case}");
+        held += 1;
+    }
+    assert!(held >= 4, "only {held} cases apply");
+}

@@ -58,6 +58,12 @@ impl Call {
         self
     }
 
+    /// The same for another target.
+    pub(crate) fn retarget(mut self, target: &str) -> Self {
+        self.target = target.into();
+        self
+    }
+
     /// The request's bytes; `Host` and `Content-Length` are added where nothing says otherwise.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let has = |wanted: &str| self.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case(wanted));

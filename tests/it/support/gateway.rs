@@ -21,7 +21,7 @@ use super::wait::{PATIENCE, Watched};
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_restap-gateway");
 
 /// What the line says that is printed once requests are answered.
-const SERVING: &str = "restap-gateway: serving on http://";
+const SERVING: &str = "restap-gateway: serving on http";
 
 /// A gateway that runs. Dropping it ends it.
 #[derive(Debug)]
@@ -76,7 +76,10 @@ impl Gateway {
         collect(child.stdout.take().unwrap(), &printed);
         collect(child.stderr.take().unwrap(), &printed);
         let serving = printed.wait(PATIENCE, |printed| {
-            let address = printed.lines.iter().find_map(|line| line.strip_prefix(SERVING)?.parse().ok().filter(&own));
+            let address = printed.lines.iter().find_map(|line| {
+                let url = line.strip_prefix(SERVING)?.trim_start_matches('s');
+                url.strip_prefix("://")?.parse().ok().filter(&own)
+            });
             (address.is_some() || printed.ended == 2).then_some(address)
         });
         let Some(Some(address)) = serving else {

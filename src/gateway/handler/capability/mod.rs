@@ -131,7 +131,7 @@ pub(in crate::gateway) async fn answer(
     let limits = ctx.live.limits;
     let hops = HopCount::read(&request.headers)?;
     let (method, query) = (request.method.clone(), request.uri.query().map(str::to_owned));
-    let served = call.way == Way::Served || request.version == Version::HTTP_10;
+    let served = call.way == Way::Served || request.version == Version::HTTP_10 || ctx.whole.is_some();
     let limit = call.body_max(&request.headers, limits.body);
     if let (Some(limit), Some(length)) = (limit, body::declared_length(session))
         && length > limit
@@ -139,8 +139,11 @@ pub(in crate::gateway) async fn answer(
         return Err(body::too_large(limit).into());
     }
     let maps = call.capability.maps();
-    let mut whole =
-        if served { Some(body::read(session, limit.unwrap_or(limits.body), limits.body_timeout).await?) } else { None };
+    let mut whole = if served {
+        Some(body::read(session, ctx, limit.unwrap_or(limits.body), limits.body_timeout).await?)
+    } else {
+        None
+    };
     let request = session.req_header();
     let seen = whole.as_deref().filter(|_| call.capability.body() == Body::Whole);
     let received = match seen {
@@ -158,7 +161,7 @@ pub(in crate::gateway) async fn answer(
     let arrival = Arrival {
         peer: ctx.peer,
         proxy: if ctx.from_trusted_proxy { Proxy::Trusted } else { Proxy::Unknown },
-        scheme: Scheme::Http,
+        scheme: if ctx.arrival.tls { Scheme::Https } else { Scheme::Http },
         host: &host,
         request_id: &ctx.id,
         traceparent: request.headers.get("traceparent"),

@@ -48,7 +48,7 @@ pub(in crate::gateway) async fn answer(
     let prefer = Prefer::read(headers);
     let hops = HopCount::read(headers)?;
     let limits = ctx.live.limits;
-    let body = body::read(session, limits.body, limits.body_timeout).await?;
+    let body = body::read(session, ctx, limits.body, limits.body_timeout).await?;
     let request = TalkRequest::parse(&body, named)?;
     let later = Later::of(prefer, &request.dispatch, delivery);
 
