@@ -158,8 +158,13 @@ impl Process {
 
     /// Why the store can't be used, as it was seen last; `None` while it can.
     pub fn store_problem(&self) -> watch::Receiver<Option<String>> {
-        let (problem, watched) = watch::channel(None);
         let store = self.gateway.store.clone();
+        // Seen once before anything is served: a gateway whose engine is away is not ready from the first moment on.
+        let first = problem_of(self.control.block_on(store.health()));
+        if let Some(problem) = &first {
+            warn!("the store can't be used: {problem}");
+        }
+        let (problem, watched) = watch::channel(first);
         self.control.spawn(watch_store(store, self.gateway.metrics.store.clone(), problem));
         watched
     }
@@ -203,10 +208,12 @@ impl Process {
         let files: Vec<SocketFile> = listeners.filter_map(Listener::into_file).collect();
         let gateway = self.gateway.clone();
         self.control.block_on(async {
-            let mut stop = Stop::listen()?;
+            // Before anybody is told that this serves: until then each of them would end the process.
+            let (mut stop, hangup) = (Stop::listen()?, signal(SignalKind::hangup())?);
+            let take_over = signal(SignalKind::user_defined2())?;
             tokio::spawn(beside);
             let fetching = tokio::spawn(documents::keep(self.reload.clone(), self.reload.documents()));
-            let watching = tokio::spawn(self.reload.watch());
+            let watching = tokio::spawn(self.reload.watch(hangup));
             for acceptor in acceptors {
                 tokio::spawn(acceptor.watch());
             }
@@ -214,7 +221,7 @@ impl Process {
             serving(&base);
             let patience = tokio::select! {
                 () = stop.wait() => gateway.live.load().limits.shutdown,
-                () = taken_over(&self.upgrade) => gateway.live.load().limits.drain,
+                () = taken_over(&self.upgrade, take_over) => gateway.live.load().limits.drain,
             };
             info!("stopping: open requests have {} s to end", patience.as_secs());
             if !self.upgrade.is_done() {
@@ -248,11 +255,10 @@ impl Process {
 }
 
 /// Waits until another process has taken over, which SIGUSR2 asks for too.
-async fn taken_over(upgrade: &Upgrade) {
+async fn taken_over(upgrade: &Upgrade, mut signal: Signal) {
     let mut done = upgrade.done();
     let asked = async {
-        let Ok(mut asked) = signal(SignalKind::user_defined2()) else { return std::future::pending().await };
-        while asked.recv().await.is_some() {
+        while signal.recv().await.is_some() {
             info!("SIGUSR2: starting the process that takes over");
             // What came of it is logged where it happens, and seen by the other branch.
             let _ = upgrade.now().await;
@@ -339,6 +345,11 @@ impl Stop {
     }
 }
 
+/// Why a store can't be used.
+fn problem_of(health: store::Health) -> Option<String> {
+    if health.writable { None } else { Some(health.problem.unwrap_or_else(|| "it can't be written".into())) }
+}
+
 /// Measures the store, and logs when it becomes unusable and when it is back.
 async fn watch_store(store: Arc<Store>, metrics: StoreMetrics, problem: watch::Sender<Option<String>>) {
     let mut was_ahead = false;
@@ -358,8 +369,7 @@ async fn watch_store(store: Arc<Store>, metrics: StoreMetrics, problem: watch::S
             let ahead = health.clock_ahead.as_secs();
             warn!("the newest item is {ahead} s in the future: the clock was ahead, and timestamps rise from there");
         }
-        let now =
-            if health.writable { None } else { Some(health.problem.unwrap_or_else(|| "it can't be written".into())) };
+        let now = problem_of(health);
         let changed = problem.send_if_modified(|before| {
             let changed = *before != now;
             before.clone_from(&now);

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::Signal;
 use tracing::{error, info, warn};
 
 use super::Gateway;
@@ -173,8 +173,7 @@ impl Reload {
     }
 
     /// Reloads on SIGHUP and when a file changes, for as long as the process serves.
-    pub(super) async fn watch(self) -> std::io::Result<()> {
-        let mut hangup = signal(SignalKind::hangup())?;
+    pub(super) async fn watch(self, mut hangup: Signal) {
         loop {
             tokio::select! {
                 _ = hangup.recv() => info!("SIGHUP: reading the configuration again"),

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use super::live::{AssembleError, base_url};
+use super::signing_keys;
 use crate::config::settings::{Agent, Config};
 use crate::egress::held::Credential;
 use crate::egress::{Held, Signing, Tool};
 use crate::net::{Client, guard};
 use crate::signature::SigningKey;
+use crate::yaml::Secret;
 
 /// Makes the tools of one configuration.
 pub(super) struct Tools<'a> {
@@ -19,7 +21,7 @@ pub(super) struct Tools<'a> {
 impl<'a> Tools<'a> {
     pub(super) fn new(config: &'a Config, client: &'a Client) -> Result<Self, AssembleError> {
         let held =
-            if config.agents.iter().any(|agent| agent.rest.is_some()) { credentials(config) } else { Vec::new() };
+            if config.agents.iter().any(|agent| agent.rest.is_some()) { credentials(config)? } else { Vec::new() };
         let broken = |problem: aho_corasick::BuildError| AssembleError::Credentials(problem.to_string());
         Ok(Self { config, client, held: Arc::new(Held::new(held).map_err(broken)?) })
     }
@@ -37,8 +39,9 @@ impl<'a> Tools<'a> {
     }
 }
 
-/// Everything that this process holds in secret: out of its environment, and out of its file and the files that it names.
-fn credentials(config: &Config) -> Vec<Credential> {
+/// Everything that this process holds in secret: out of its environment, out of its file and the files that it names,
+/// and the keys that its agents sign with.
+fn credentials(config: &Config) -> Result<Vec<Credential>, AssembleError> {
     let variables = std::env::vars_os().filter_map(|(name, value)| {
         let (name, value) = (name.to_string_lossy(), value.to_string_lossy());
         Credential::of_variable(&name, &value)
@@ -49,5 +52,14 @@ fn credentials(config: &Config) -> Vec<Credential> {
             rest.secrets.iter().enumerate().map(named).map(|(name, value)| Credential { name, value: value.clone() })
         });
     let written = config.credentials.iter().flat_map(|(path, value)| Credential::of_setting(path, value));
-    variables.chain(written).chain(listed).collect()
+    let mut all: Vec<Credential> = variables.chain(written).chain(listed).collect();
+    for agent in &config.agents {
+        let broken = |problem| AssembleError::Keys { agent: agent.key.clone(), problem };
+        let named = signing_keys::held(agent).map_err(broken)?.named();
+        all.extend(named.into_iter().map(|(which, key)| Credential {
+            name: format!("{}: the {which} signing key", agent.key),
+            value: Secret::new(key.secret()),
+        }));
+    }
+    Ok(all)
 }

@@ -177,9 +177,14 @@ impl SigningKey {
     pub fn to_file(&self) -> String {
         let mut key = self.public.to_jwk();
         if let Some(key) = key.as_object_mut() {
-            key.insert("d".to_owned(), BASE64_URL_SAFE_NO_PAD.encode(self.seed).into());
+            key.insert("d".to_owned(), self.secret().into());
         }
         format!("{key}\n")
+    }
+
+    /// The secret half as a key file spells it: the member `d`, which must not leave.
+    pub fn secret(&self) -> String {
+        BASE64_URL_SAFE_NO_PAD.encode(self.seed)
     }
 
     /// The half that is published.
