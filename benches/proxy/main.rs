@@ -1,7 +1,8 @@
 //! What the gateway costs: ratios to a bare Pingora proxy, and to nginx where it is installed, over one upstream.
 //!
-//! `cargo bench --bench proxy` measures for a few minutes; `-- --smoke` only sees that everything runs. The runs are
-//! interleaved and repeated, and what is printed is the median of each: a machine that is busy is busy for all of them.
+//! `cargo bench --bench proxy` measures for a few minutes; `-- --smoke` only sees that everything runs, and
+//! `-- --only TEXT` measures the scenarios whose name holds the text. The runs are interleaved and repeated, and what is
+//! printed is the median of each: a machine that is busy is busy for all of them.
 
 #![allow(
     clippy::unwrap_used,
@@ -42,7 +43,8 @@ fn main() {
     let contestants =
         [Some(Contestant::gateway(upstream)), Some(Contestant::pingora(upstream)), Contestant::nginx(upstream)];
     println!("rounds: {rounds} of {} ms each, interleaved; medians", period.as_millis());
-    for scenario in scenarios() {
+    let only = arguments.iter().skip_while(|argument| *argument != "--only").nth(1);
+    for scenario in scenarios().into_iter().filter(|scenario| only.is_none_or(|only| scenario.name.contains(only))) {
         let mut results: Vec<Vec<Measured>> = contestants.iter().map(|_| Vec::new()).collect();
         for _ in 0..rounds {
             for (contestant, results) in contestants.iter().zip(&mut results) {
