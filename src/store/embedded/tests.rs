@@ -11,6 +11,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::batch::{Batch, Upkeep};
 use super::sweep::Sweep;
@@ -35,7 +36,14 @@ fn bench() -> Bench {
 
 fn open(path: &Path, limits: Limits, clock: Arc<dyn Clock>) -> Arc<Store> {
     let bounds = Arc::new(Bounds::new(limits, HashMap::new()));
-    let taken = Taken::take(path, Some(&contract::key())).unwrap();
+    // A store that was dropped lets go of its place when its thread has ended.
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let taken = loop {
+        match Taken::take(path, Some(&contract::key())) {
+            Err(_) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(5)),
+            taken => break taken.unwrap(),
+        }
+    };
     contract::store(taken.open(bounds.clone(), clock).unwrap(), bounds)
 }
 
