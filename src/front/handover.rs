@@ -111,7 +111,13 @@ impl Channel {
     pub fn wait(&self, patience: Duration) -> Result<(), String> {
         sockopt::set_socket_timeout(&self.0, Timeout::Recv, Some(patience)).map_err(|error| error.to_string())?;
         let mut message = [0; MESSAGE_MAX];
-        match rustix::net::recv(&self.0, &mut message[..], RecvFlags::empty()) {
+        let mut receive = || rustix::net::recv(&self.0, &mut message[..], RecvFlags::empty());
+        let received = match receive() {
+            // It ended before it had taken everything; what it said before that comes after the kernel's own word.
+            Err(rustix::io::Errno::CONNRESET) => receive(),
+            received => received,
+        };
+        match received {
             Ok((0, _)) => Err("it has ended; its own messages say why".to_owned()),
             Ok((length, _)) => match message.get(..length) {
                 Some(SERVING) => Ok(()),

@@ -220,7 +220,7 @@ fn the_admin_listener_tells_how_it_is() {
     gateway.talk("hi").ok();
     gateway.talk("").refused(400, "missing_message");
     // A request is counted before its line is written.
-    gateway.wait_for_line("error=missing_message");
+    gateway.wait_for_lines(" route=talk ", 2);
     assert_eq!(gateway.admin("/live").0, 200);
     let (ready, body) = gateway.admin("/ready");
     assert_eq!(ready, 200, "{body}");

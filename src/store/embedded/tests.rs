@@ -385,9 +385,9 @@ async fn nothing_is_acknowledged_into_a_file_that_is_no_longer_there() {
 }
 
 async fn wait_until(mut done: impl AsyncFnMut() -> bool) {
-    let deadline = std::time::Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + Duration::from_secs(20);
     while !done().await {
-        assert!(std::time::Instant::now() < deadline, "it never happened");
+        assert!(Instant::now() < deadline, "it never happened");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
