@@ -247,24 +247,9 @@ impl Engine for Postgres {
             Ok(facts) => facts.unwrap_or(Err(CLOSED)),
             Err(_) => Err(StoreError::Unavailable("PostgreSQL is too slow")),
         };
-        let problem = self.shared.status.problem().map(|problem| format!("PostgreSQL: {problem}"));
-        let (bytes, ahead, feeds) = facts.as_ref().copied().unwrap_or_default();
-        Health {
-            engine: "postgres",
-            promise: if self.shared.status.is_safe() {
-                "an acknowledged item survives a killed server and its power loss, and a fail-over where \
-                 synchronous_standby_names is set"
-            } else {
-                "an acknowledged item can be lost with the server, whose settings are unsafe"
-            },
-            readable: facts.is_ok(),
-            writable: facts.is_ok() && problem.is_none(),
-            problem: problem.or_else(|| facts.as_ref().err().map(ToString::to_string)),
-            clock_ahead: Duration::from_millis(ahead),
-            feeds,
-            bytes,
-            removed: None,
-        }
+        let promise = "an acknowledged item survives a killed server and its power loss, and a fail-over where \
+             synchronous_standby_names is set";
+        self.shared.status.health(("postgres", "PostgreSQL"), promise, &facts)
     }
 
     async fn close(&self) {

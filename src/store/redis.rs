@@ -236,23 +236,9 @@ impl Engine for Redis {
             Ok(_) => Err(CLOSED),
             Err(_) => Err(StoreError::Unavailable("Redis is too slow")),
         };
-        let problem = self.shared.status.problem().map(|problem| format!("Redis: {problem}"));
-        let (bytes, ahead, feeds) = facts.as_ref().copied().unwrap_or_default();
-        Health {
-            engine: "redis",
-            promise: if self.shared.status.is_safe() {
-                "an acknowledged item survives a killed server and its power loss; a fail-over can lose the newest ones"
-            } else {
-                "an acknowledged item can be lost with the server, whose settings are unsafe"
-            },
-            readable: facts.is_ok(),
-            writable: facts.is_ok() && problem.is_none(),
-            problem: problem.or_else(|| facts.as_ref().err().map(ToString::to_string)),
-            clock_ahead: Duration::from_millis(ahead),
-            feeds,
-            bytes,
-            removed: None,
-        }
+        let promise =
+            "an acknowledged item survives a killed server and its power loss; a fail-over can lose the newest ones";
+        self.shared.status.health(("redis", "Redis"), promise, &facts)
     }
 
     async fn close(&self) {

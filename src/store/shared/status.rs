@@ -1,10 +1,13 @@
 //! `Status`: whether the server can be used, as its connections see it.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::watch;
 
 use super::Problem;
+use crate::store::StoreError;
+use crate::store::health::Health;
 
 pub(in crate::store) struct Status {
     problem: watch::Sender<Option<Problem>>,
@@ -47,6 +50,33 @@ impl Status {
     /// Whether the server's settings are such that nothing acknowledged is lost.
     pub(in crate::store) fn is_safe(&self) -> bool {
         self.told().is_empty()
+    }
+
+    /// How the engine is, by what it was asked just now: bytes of all items, milliseconds that the newest timestamp
+    /// lies ahead, and feeds. `server` names it to the operator.
+    pub(in crate::store) fn health(
+        &self,
+        (engine, server): (&'static str, &str),
+        promise: &'static str,
+        facts: &Result<(u64, u64, u64), StoreError>,
+    ) -> Health {
+        let problem = self.problem().map(|problem| format!("{server}: {problem}"));
+        let (bytes, ahead, feeds) = facts.as_ref().copied().unwrap_or_default();
+        Health {
+            engine,
+            promise: if self.is_safe() {
+                promise
+            } else {
+                "an acknowledged item can be lost with the server, whose settings are unsafe"
+            },
+            readable: facts.is_ok(),
+            writable: facts.is_ok() && problem.is_none(),
+            problem: problem.or_else(|| facts.as_ref().err().map(ToString::to_string)),
+            clock_ahead: Duration::from_millis(ahead),
+            feeds,
+            bytes,
+            removed: None,
+        }
     }
 
     fn told(&self) -> MutexGuard<'_, Vec<String>> {
