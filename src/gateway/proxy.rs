@@ -187,6 +187,10 @@ impl ProxyHttp for Proxy {
             head.insert_header(TRANSFER_ENCODING, "chunked")?;
         }
         if !response.status.is_informational() {
+            // Before its caller can ask again, which must find the service as this answer says it is.
+            if let Some(picked) = &proxied.picked {
+                picked.record(!is_failure(response.status));
+            }
             ctx.finish_head(&mut head)?;
             ctx.told(&[], false);
         }
@@ -226,11 +230,9 @@ impl ProxyHttp for Proxy {
     async fn logging(&self, session: &mut Session, error: Option<&Error>, ctx: &mut RequestCtx) {
         ctx.end_job(error.is_none());
         if let Some(picked) = ctx.proxied.as_ref().and_then(|proxied| proxied.picked.as_ref()) {
-            let status = session.response_written().map(|head| head.status);
-            let broken = error.is_some_and(|error| *error.esource() == ErrorSource::Upstream);
             // A caller that left before there was an answer says nothing of the service.
-            if broken || status.is_some() {
-                picked.record(!broken && status.is_some_and(|status| !is_failure(status)));
+            if error.is_some_and(|error| *error.esource() == ErrorSource::Upstream) {
+                picked.record(false);
             }
         }
         access_log::write(&self.gateway, session, ctx);
