@@ -21,6 +21,9 @@ fn text() -> String {
     "x".repeat(240)
 }
 
+/// How many append at once where a store is filled, so that a flush serves many.
+const WRITERS: usize = 512;
+
 fn session(feed: usize) -> String {
     format!("bench-session-{feed:08}")
 }
@@ -43,13 +46,18 @@ impl Drop for Process {
 /// The gateway, asked over HTTP.
 pub(crate) struct Gateway {
     address: SocketAddr,
-    _process: Process,
+    feeds: usize,
+    process: Process,
     _directory: tempfile::TempDir,
 }
 
 impl Gateway {
     pub(crate) fn start() -> Self {
-        let directory = directory();
+        Self::over(directory(), FEEDS)
+    }
+
+    /// With what is in the store of a directory already.
+    pub(crate) fn over(directory: tempfile::TempDir, feeds: usize) -> Self {
         let file = directory.path().join("gateway.yaml");
         let text = "listen: 127.0.0.1:0\nadmin: off\nlog: {access: false, level: error}\nagent: {name: Bench}\n";
         fs::write(&file, text).unwrap();
@@ -63,7 +71,14 @@ impl Gateway {
         }
         let address = line.trim().rsplit_once("http://").unwrap().1.parse().unwrap();
         std::thread::spawn(move || said.lines().map_while(Result::ok).for_each(|line| println!("  gateway: {line}")));
-        Self { address, _process: Process(child), _directory: directory }
+        Self { address, feeds, process: Process(child), _directory: directory }
+    }
+
+    /// What the process holds in memory, in MiB.
+    pub(crate) fn resident(&self) -> f64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.process.0.id())).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse::<f64>().unwrap() / 1024.0
     }
 
     pub(crate) fn appends(&self) -> Task<'_> {
@@ -88,7 +103,7 @@ impl Gateway {
     fn asking<'a>(&self, line: &'a str, rest: impl Fn(usize) -> String + Send + Sync + 'a) -> Task<'a> {
         let address = self.address;
         let requests: Arc<Vec<String>> =
-            Arc::new((0..FEEDS).map(|feed| format!("{line} HTTP/1.1\r\nHost: bench\r\n{}", rest(feed))).collect());
+            Arc::new((0..self.feeds).map(|feed| format!("{line} HTTP/1.1\r\nHost: bench\r\n{}", rest(feed))).collect());
         Box::new(move |_| {
             let (mut connection, requests) = (Connection::open(address), requests.clone());
             Box::new(move |feed| {
@@ -136,18 +151,47 @@ fn is_whole_http(bytes: &[u8]) -> bool {
 pub(crate) struct Store {
     opened: Arc<store::Store>,
     feeds: Arc<Vec<FeedId>>,
-    _directory: tempfile::TempDir,
+    directory: tempfile::TempDir,
 }
 
 impl Store {
     pub(crate) fn open() -> Self {
+        Self::with(FEEDS)
+    }
+
+    pub(crate) fn with(feeds: usize) -> Self {
         let directory = directory();
         let settings = store::Settings::beside(directory.path());
         let store = store::open(&settings, &[], Arc::new(SystemClock)).unwrap();
-        let agent = store.keys().agent("bench");
+        // The name that an agent at the origin has in its store.
+        let agent = store.keys().agent("agent");
         let feed = |feed| store.keys().feed(agent, Some(&SessionId::parse(&session(feed)).unwrap()));
-        let feeds = Arc::new((0..FEEDS).map(feed).collect());
-        Self { opened: store, feeds, _directory: directory }
+        let feeds = Arc::new((0..feeds).map(feed).collect());
+        Self { opened: store, feeds, directory }
+    }
+
+    /// Appends so many items, in turn to every feed, and closes it.
+    pub(crate) fn fill(self, items: usize) -> tempfile::TempDir {
+        let runtime = Builder::new_multi_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let writers: Vec<_> = (0..WRITERS)
+                .map(|writer| {
+                    let (store, feeds) = (self.opened.clone(), self.feeds.clone());
+                    tokio::spawn(async move {
+                        let draft = NewsDraft { kind: "note".into(), message: text(), ..NewsDraft::default() };
+                        for item in (writer..items).step_by(WRITERS) {
+                            let feed = feeds[item % feeds.len()];
+                            store.append(NewItem { feed, opener: None, draft: &draft, once: None }).await.unwrap();
+                        }
+                    })
+                })
+                .collect();
+            for writer in writers {
+                writer.await.unwrap();
+            }
+            self.opened.close().await;
+        });
+        self.directory
     }
 
     pub(crate) fn appends(&self) -> Task<'_> {

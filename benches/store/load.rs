@@ -11,6 +11,9 @@ pub(crate) const FEEDS: usize = 1_000;
 /// Makes what one thread does, given its number; that is given the number of a feed each time.
 pub(crate) type Task<'a> = Box<dyn Fn(usize) -> Box<dyn FnMut(usize)> + Sync + 'a>;
 
+/// A feed far from the one before, so that no two threads go side by side.
+const STEP: usize = 61;
+
 /// What was seen in one period, or the median of several.
 #[derive(Clone, Copy)]
 pub(crate) struct Measured {
@@ -21,8 +24,8 @@ pub(crate) struct Measured {
     p99: f64,
 }
 
-/// Does it with so many threads for so long.
-pub(crate) fn run(task: &Task<'_>, threads: usize, period: Duration) -> Measured {
+/// Does it with so many threads for so long, with one feed after another of so many.
+pub(crate) fn run(task: &Task<'_>, threads: usize, feeds: usize, period: Duration) -> Measured {
     // Connections are made before the time begins.
     let ready = Barrier::new(threads);
     let each = thread::scope(|scope| {
@@ -35,9 +38,9 @@ pub(crate) fn run(task: &Task<'_>, threads: usize, period: Duration) -> Measured
                     let (began, mut took, mut feed) = (Instant::now(), Vec::new(), number * 7919);
                     while began.elapsed() < period {
                         let asked = Instant::now();
-                        act(feed % FEEDS);
+                        act(feed % feeds);
                         took.push(asked.elapsed().as_secs_f64() * 1e6);
-                        feed += 61;
+                        feed += STEP;
                     }
                     (took, began.elapsed().as_secs_f64())
                 })

@@ -15,7 +15,7 @@
 mod contestants;
 mod load;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use contestants::{Disk, Gateway, Redis, Store};
 use load::{Measured, Task};
@@ -82,7 +82,7 @@ fn main() {
         let mut results: Vec<Vec<Measured>> = contestants.iter().map(|_| Vec::new()).collect();
         for _ in 0..rounds {
             for ((_, task), results) in contestants.iter().zip(&mut results) {
-                results.extend(task.as_ref().map(|task| load::run(task, threads, period)));
+                results.extend(task.as_ref().map(|task| load::run(task, threads, load::FEEDS, period)));
             }
         }
         println!("\n{name}");
@@ -93,4 +93,19 @@ fn main() {
             }
         }
     }
+    much(if smoke { (1_000, 10) } else { (1_000_000, 10_000) }, period);
+}
+
+/// A gateway that starts on a store with so many items in so many feeds.
+fn much((items, feeds): (usize, usize), period: Duration) {
+    println!("\na store of {items} items in {feeds} feeds");
+    let directory = Store::with(feeds).fill(items);
+    let began = Instant::now();
+    let gateway = Gateway::over(directory, feeds);
+    println!("  starts in {:.0} ms", began.elapsed().as_secs_f64() * 1e3);
+    for readers in [1, 64] {
+        let measured = load::run(&gateway.reads(), readers, feeds, period);
+        println!("  newest 20 of a feed, {readers:>2} readers {measured}");
+    }
+    println!("  resident: {:.0} MiB", gateway.resident());
 }

@@ -334,7 +334,9 @@ fn an_engine_that_does_not_answer_is_503_and_then_recovers(server: &mut Server) 
     until("it is ready", || (gateway.admin("/ready").0 == 200).then_some(()));
     let page = gateway.get("/news").ok();
     let said: Vec<_> = page["items"].as_array().unwrap().iter().map(|item| item["message"].as_str().unwrap()).collect();
-    assert_eq!((said.first(), said.last()), (Some(&"before"), Some(&"after")));
+    // What the engine had not answered is stored or not, and may be so after what came later.
+    let known: Vec<_> = said.iter().filter(|message| **message != "perhaps").collect();
+    assert_eq!(known, [&"before", &"after"]);
     assert!(said.len() <= 3, "a 503 is at most one item: {said:?}");
 }
 
