@@ -318,8 +318,9 @@ impl Turn {
                 if self.outcome.deltas == 0 {
                     self.frames.delta(String::new());
                 }
+                let rest = self.frames.take();
                 self.frames.end(&reply);
-                Step::Over(Ending::Stream(self.frames.take()))
+                Step::Over(Ending::Stream { rest, end: self.frames.take() })
             }
         }
     }
@@ -363,8 +364,10 @@ impl Turn {
         self.enter(Phase::Over);
         self.outcome.failure = Some(failure.clone());
         if self.opened || self.frames.is_started() {
+            self.frames.start();
+            let rest = self.frames.take();
             self.frames.error(&failure);
-            return Step::Over(Ending::Stream(self.frames.take()));
+            return Step::Over(Ending::Stream { rest, end: self.frames.take() });
         }
         Step::Over(Ending::Refused(failure))
     }

@@ -26,7 +26,12 @@ pub enum Step {
 /// How a turn reaches its caller at the end.
 pub enum Ending {
     /// The last bytes of a stream (with the head in front, if nothing was sent yet); then close the body.
-    Stream(Bytes),
+    Stream {
+        /// What came before the end and was not written yet. It proves nothing, so it need not wait.
+        rest: Bytes,
+        /// The end or the error, and done.
+        end: Bytes,
+    },
     /// 200 and this body.
     Reply(TalkReply),
     /// Nothing was sent: an HTTP status.

@@ -62,8 +62,13 @@ impl Caller {
             Step::Retry(again) => panic!("{again:?} was not offered"),
             Step::Over(ending) => {
                 assert!(self.ending.is_none(), "a turn ends once");
-                if let Ending::Stream(bytes) = &ending {
-                    self.sent.extend(bytes);
+                if let Ending::Stream { rest, end } = &ending {
+                    let proves = |line: &str| line == "event: message.end" || line == "event: error";
+                    let [rest_text, end_text] = [rest, end].map(|bytes| std::str::from_utf8(bytes).unwrap());
+                    assert!(end_text.lines().next().is_some_and(proves), "{end_text}");
+                    assert!(!rest_text.lines().any(proves), "{rest_text}");
+                    self.sent.extend(rest);
+                    self.sent.extend(end);
                 }
                 self.ending = Some(ending);
             }

@@ -160,14 +160,18 @@ impl Conversing {
                 Step::Over(ending) => {
                     self.claim().await?;
                     wire.let_go(&turn);
-                    let failure = self.finish(&turn, message_id).await;
-                    let ending = match ending {
-                        Ending::Stream(frames) => {
-                            pending.extend_from_slice(&frames);
-                            Ending::Stream(pending.freeze())
+                    let (ending, written) = match ending {
+                        Ending::Stream { rest, end } => {
+                            pending.extend_from_slice(&rest);
+                            let written = self.write_ahead(&turn, audience, &mut pending).await;
+                            pending.extend_from_slice(&end);
+                            (Ending::Stream { rest: Bytes::new(), end: pending.freeze() }, written)
                         }
-                        ending => ending,
+                        ending => (ending, Ok(())),
                     };
+                    // A proven turn is kept though its caller has left.
+                    let failure = self.finish(&turn, message_id).await;
+                    written?;
                     return Ok(Replied { ending, failure });
                 }
             }
@@ -225,6 +229,20 @@ impl Conversing {
                 }
             };
         }
+    }
+
+    /// Writes the last words before a turn is kept: they need not wait for the disk, only the end must.
+    async fn write_ahead<A: Audience>(
+        &self,
+        turn: &Turn,
+        audience: &mut A,
+        pending: &mut BytesMut,
+    ) -> Result<(), Failed> {
+        let is_kept = turn.outcome().reply.is_some() && (self.thread.is_some() || self.once.is_some());
+        if !is_kept || pending.is_empty() {
+            return Ok(());
+        }
+        audience.write(pending.split().freeze()).await
     }
 
     /// Waits for the session's turn, if it is still to come: whatever is written names the session.

@@ -275,7 +275,7 @@ async fn converse(conversing: Conversing) -> Ended {
     match conversing.run(&mut Nobody, Delivery::Json).await {
         Ok(Replied { ending: Ending::Reply(reply), .. }) => Ok(Box::new(reply)),
         Ok(Replied { ending: Ending::Refused(failure), .. }) => Err(failure.into()),
-        Ok(Replied { ending: Ending::Stream(_), .. }) | Err(_) => Err(Refusal::internal()),
+        Ok(Replied { ending: Ending::Stream { .. }, .. }) | Err(_) => Err(Refusal::internal()),
     }
 }
 

@@ -110,7 +110,8 @@ pub(in crate::gateway) async fn answer(
     let Replied { ending, failure } = conversing.run(&mut caller, delivery).await?;
     caller.ctx.refused = failure.map(|failure| failure.code);
     match ending {
-        Ending::Stream(frames) => caller.end(frames).await,
+        // What came before the end is written already.
+        Ending::Stream { end, .. } => caller.end(end).await,
         Ending::Reply(reply) => {
             let body = serde_json::to_vec(&reply).map_err(|_| Refusal::internal())?;
             respond::send(session, ctx, Answer::json(body)).await

@@ -105,7 +105,7 @@ impl Capture {
                     failure.retry_after.map(|wait| format!(", Retry-After {}", wait.as_secs())).unwrap_or_default();
                 writeln!(shown, "    {} {}: {}{retry}", status(failure.code), failure.code, failure.message)
             }
-            Ending::Stream(_) => unreachable!("JSON was asked for"),
+            Ending::Stream { .. } => unreachable!("JSON was asked for"),
         }
         .unwrap();
         shown
