@@ -7,7 +7,7 @@
 use std::fs;
 use std::io;
 use std::net::{TcpListener, TcpStream};
-use std::os::unix::fs::chown;
+use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -33,6 +33,32 @@ pub struct Server {
     directory: TempDir,
     port: u16,
     process: Option<Child>,
+    /// Kept as long as it runs.
+    identity: Option<Identity>,
+    tls_port: Option<u16>,
+}
+
+/// A certificate and its key, where the server may read them and nobody else.
+struct Identity {
+    certificate: String,
+    key: String,
+    _directory: TempDir,
+}
+
+impl Identity {
+    fn of(certificate: &Path, key: &Path) -> Self {
+        let directory = directory();
+        let [certificate, key] = [certificate, key].map(|from| {
+            let to = directory.path().join(from.file_name().unwrap());
+            fs::write(&to, fs::read(from).unwrap()).unwrap();
+            fs::set_permissions(&to, fs::Permissions::from_mode(0o600)).unwrap();
+            if geteuid().is_root() {
+                give(&to).unwrap();
+            }
+            to.to_str().unwrap().to_owned()
+        });
+        Self { certificate, key, _directory: directory }
+    }
 }
 
 impl Server {
@@ -54,7 +80,8 @@ impl Server {
         for setting in own.iter().chain(settings) {
             command.extend(["-c".into(), (*setting).to_owned()]);
         }
-        let mut server = Self { command, scheme: "postgres", directory, port, process: None };
+        let mut server =
+            Self { command, scheme: "postgres", directory, port, process: None, identity: None, tls_port: None };
         server.start();
         Some(server)
     }
@@ -71,9 +98,80 @@ impl Server {
         let place = directory.path().to_str().unwrap().to_owned();
         command.extend(["--bind", "127.0.0.1", "--save", "", "--dir", &place].map(str::to_owned));
         command.extend(settings.iter().map(|setting| (*setting).to_owned()));
-        let mut server = Self { command, scheme: "redis", directory, port, process: None };
+        let mut server =
+            Self { command, scheme: "redis", directory, port, process: None, identity: None, tls_port: None };
         server.start();
         Some(server)
+    }
+
+    /// A PostgreSQL server that speaks TLS with this certificate and its key.
+    pub fn postgres_tls(certificate: &Path, key: &Path) -> Option<Self> {
+        let own = Identity::of(certificate, key);
+        let settings = ["ssl=on", &format!("ssl_cert_file={}", own.certificate), &format!("ssl_key_file={}", own.key)];
+        let mut server = Self::postgres(&settings)?;
+        server.identity = Some(own);
+        Some(server)
+    }
+
+    /// A Redis server that speaks nothing but TLS, with this certificate and its key.
+    pub fn redis_tls(certificate: &Path, key: &Path) -> Option<Self> {
+        let own = Identity::of(certificate, key);
+        let port = free_port().to_string();
+        let mut server = Self::redis(&[
+            "--tls-port",
+            &port,
+            "--tls-cert-file",
+            &own.certificate,
+            "--tls-key-file",
+            &own.key,
+            "--tls-ca-cert-file",
+            &own.certificate,
+            "--tls-auth-clients",
+            "no",
+        ])?;
+        server.tls_port = port.parse().ok();
+        server.identity = Some(own);
+        Some(server)
+    }
+
+    /// A standby of this PostgreSQL server, which from now on answers when the standby has written too.
+    pub fn standby(&self) -> Self {
+        let directory = directory();
+        let data = directory.path().join("data").to_str().unwrap().to_owned();
+        let program = postgres_bin().unwrap().join("pg_basebackup");
+        let source = format!("host=127.0.0.1 port={} user=restap application_name=standby", self.port);
+        let mut copy = Command::new(program);
+        let copied = demoted(&mut copy).args(["-D", &data, "-R", "-X", "stream", "-c", "fast", "-d", &source]).status();
+        assert!(copied.unwrap().success(), "pg_basebackup failed");
+        let port = free_port();
+        let mut command = self.command.clone();
+        let own = self.directory.path().join("data").to_str().unwrap().to_owned();
+        for word in &mut command {
+            if *word == own {
+                word.clone_from(&data);
+            } else if *word == self.port.to_string() {
+                *word = port.to_string();
+            }
+        }
+        let mut standby = Self { command, directory, port, process: None, identity: None, tls_port: None, ..*self };
+        standby.start();
+        self.sql("ALTER SYSTEM SET synchronous_standby_names = 'standby'");
+        self.sql("SELECT pg_reload_conf()");
+        wait_until(|| self.sql("SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'") == "1");
+        standby
+    }
+
+    /// Makes a standby the server that takes changes.
+    pub fn promote(&self) {
+        // What came with the copy would have it wait for itself.
+        assert_eq!(self.sql("SELECT pg_promote()"), "t");
+        self.sql("ALTER SYSTEM RESET synchronous_standby_names");
+        self.sql("SELECT pg_reload_conf()");
+    }
+
+    /// The port that it is reached at.
+    pub fn port(&self) -> u16 {
+        self.tls_port.unwrap_or(self.port)
     }
 
     /// `postgres` or `redis`.

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::servers::Server;
-use crate::support::{Call, Gateway, Upstream, chatting, delta, end, run, until};
+use crate::support::{Call, Gateway, Upstream, chatting, delta, end, fixture, run, until};
 
 const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 const OTHER_KEY: &str = "AQECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
@@ -376,4 +376,63 @@ fn unsafe_settings_of_redis_are_named_in_the_log() {
     for setting in ["appendfsync=everysec", "maxmemory-policy=allkeys-lru"] {
         gateway.wait_for_line(setting);
     }
+}
+
+/// The file of a gateway whose store is at `url` and is known by this authority.
+fn encrypted(server: &Server, url: &str, ca: &str) -> String {
+    let ca = fixture(ca);
+    let (scheme, ca) = (server.scheme(), ca.to_str().unwrap());
+    format!("store:\n  {scheme}: {{url: \"{url}\", tls: {{ca: {ca}}}}}\n  key: {KEY}\n{AGENT}")
+}
+
+fn speaks_tls(server: &Server, url: &str) {
+    let gateway = Gateway::start(&encrypted(server, url, "ca.pem"));
+    gateway.post("/news", &json!({"type": "note", "message": "x"})).ok();
+    assert_eq!(gateway.get("/news").ok()["items"][0]["message"], "x");
+    // One that another authority has named is nobody's store.
+    let stranger = Gateway::start(&encrypted(server, url, "callers-ca.pem"));
+    stranger.post("/news", &json!({"type": "note"})).refused(503, "store_unavailable");
+    assert!(stranger.wait_for_line("the store can't be used").contains("certificate"), "{}", stranger.logs());
+}
+
+#[test]
+fn postgres_is_spoken_to_over_tls_and_its_certificate_is_verified() {
+    let Some(server) = Server::postgres_tls(&fixture("server.pem"), &fixture("server.key")) else { return };
+    speaks_tls(&server, &format!("postgres://restap@localhost:{}/postgres?sslmode=verify-full", server.port()));
+}
+
+#[test]
+fn redis_is_spoken_to_over_tls_and_its_certificate_is_verified() {
+    let Some(server) = Server::redis_tls(&fixture("server.pem"), &fixture("server.key")) else { return };
+    speaks_tls(&server, &format!("rediss://localhost:{}", server.port()));
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_when_a_standby_of_postgres_takes_over() {
+    let Some(mut primary) = Server::postgres(&[]) else { return };
+    let standby = primary.standby();
+    let url = format!("postgres://restap@127.0.0.1:{},127.0.0.1:{}/postgres", primary.port(), standby.port());
+    let text = format!("store:\n  postgres: {{url: \"{url}\"}}\n  key: {KEY}\n{AGENT}");
+    let gateways: [Gateway; 2] = std::array::from_fn(|_| Gateway::start(&text));
+    let log = Log::default();
+    std::thread::scope(|scope| {
+        let (gateways, log) = (&gateways, &log);
+        for writer in 0..6 {
+            scope.spawn(move || write(gateways, writer, Some(A), log));
+        }
+        let poller = scope.spawn(move || poll(gateways, 0, Some(A), log));
+        let acknowledged = || log.acknowledged.lock().unwrap().len();
+        until("writers write", || (acknowledged() > 100).then_some(()));
+        primary.kill();
+        standby.promote();
+        let before = acknowledged();
+        until("writers write again", || (acknowledged() > before + 100).then_some(()));
+        log.over.store(true, Ordering::SeqCst);
+        let mut seen = poller.join().unwrap();
+        let rest = Log { over: true.into(), ..Log::default() };
+        let all = poll(gateways, 1, Some(A), &rest);
+        seen.extend(all.iter().filter(|message| !seen.contains(message)).cloned().collect::<Vec<_>>());
+        judge(&seen, log);
+        judge(&all, log);
+    });
 }

@@ -1,7 +1,6 @@
 //! TLS towards callers: versions, hosts, client certificates, files that change, redirects, and proxies in front.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,11 +11,7 @@ use serde_json::json;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::support::{Call, Gateway, PATIENCE, Upstream, until};
-
-fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tls").join(name)
-}
+use crate::support::{Call, Gateway, PATIENCE, Upstream, fixture, until};
 
 /// A caller that speaks TLS.
 #[derive(Clone)]

@@ -13,7 +13,14 @@ pub(crate) use sse::Events;
 pub(crate) use upstream::{Exchange, Request, Upstream};
 pub(crate) use wait::{Gate, PATIENCE, Watched, until};
 
+use std::path::{Path, PathBuf};
+
 use serde_json::Value;
+
+/// A file of `tests/fixtures/tls`.
+pub(crate) fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tls").join(name)
+}
 
 /// A capability that passes everything to a service, and talk off: the smallest agent before an HTTP service.
 pub(crate) fn passing(upstream: &Upstream) -> String {
