@@ -12,6 +12,7 @@ use restap_gateway::store::{self, FeedId, NewItem, PageRequest, Reader, SystemCl
 use tokio::runtime::{Builder, Runtime};
 
 use crate::load::{FEEDS, Task};
+use crate::servers::Server;
 
 /// Behind the end of every feed.
 const LATE: u64 = (1 << 53) - 1;
@@ -23,6 +24,8 @@ fn text() -> String {
 
 /// How many append at once where a store is filled, so that a flush serves many.
 const WRITERS: usize = 512;
+
+const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 
 fn session(feed: usize) -> String {
     format!("bench-session-{feed:08}")
@@ -58,9 +61,19 @@ impl Gateway {
 
     /// With what is in the store of a directory already.
     pub(crate) fn over(directory: tempfile::TempDir, feeds: usize) -> Self {
+        Self::with(directory, feeds, "")
+    }
+
+    /// One of several on the store of a server.
+    pub(crate) fn on(server: &Server) -> Self {
+        let (scheme, url) = (server.scheme(), server.url());
+        Self::with(directory(), FEEDS, &format!("store: {{{scheme}: {{url: \"{url}\"}}, key: {KEY}}}\n"))
+    }
+
+    fn with(directory: tempfile::TempDir, feeds: usize, store: &str) -> Self {
         let file = directory.path().join("gateway.yaml");
-        let text = "listen: 127.0.0.1:0\nadmin: off\nlog: {access: false, level: error}\nagent: {name: Bench}\n";
-        fs::write(&file, text).unwrap();
+        let rest = "listen: 127.0.0.1:0\nadmin: off\nlog: {access: false, level: error}\nagent: {name: Bench}\n";
+        fs::write(&file, format!("{store}{rest}")).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_restap-gateway"));
         let mut child = command.args(["serve", "-c"]).arg(&file).stderr(Stdio::piped()).spawn().unwrap();
         let mut said = BufReader::new(child.stderr.take().unwrap());
@@ -112,6 +125,14 @@ impl Gateway {
             })
         })
     }
+}
+
+/// Several at once: each thread asks one of them.
+pub(crate) fn together(mut tasks: Vec<Task<'_>>) -> Task<'_> {
+    if tasks.len() == 1 {
+        return tasks.remove(0);
+    }
+    Box::new(move |number| tasks[number % tasks.len()](number))
 }
 
 /// A socket and what came over it.

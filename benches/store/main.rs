@@ -7,25 +7,30 @@
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
+    clippy::panic,
     clippy::print_stdout,
+    clippy::print_stderr,
     clippy::string_slice,
     reason = "a bench that can't run ends with a panic"
 )]
 
 mod contestants;
 mod load;
+#[path = "../../tests/servers.rs"]
+mod servers;
 
 use std::time::{Duration, Instant};
 
 use contestants::{Disk, Gateway, Redis, Store};
 use load::{Measured, Task};
+use servers::Server;
 
 /// Who is asked to do one thing, and how.
 type Contest<'a> = (&'static str, Option<Task<'a>>);
 
 fn main() {
     let smoke = std::env::args().any(|argument| argument == "--smoke");
-    let (rounds, period) = if smoke { (1, Duration::from_millis(200)) } else { (5, Duration::from_secs(3)) };
+    let (rounds, period) = if smoke { (1, Duration::from_millis(200)) } else { (8, Duration::from_secs(2)) };
     let (gateway, store, redis, disk) = (Gateway::start(), Store::open(), Redis::start(), Disk::open());
     println!("rounds: {rounds} of {} ms each, interleaved; medians", period.as_millis());
     let redis = redis.as_ref();
@@ -80,9 +85,12 @@ fn main() {
     ];
     for (name, threads, contestants) in contests {
         let mut results: Vec<Vec<Measured>> = contestants.iter().map(|_| Vec::new()).collect();
-        for _ in 0..rounds {
-            for ((_, task), results) in contestants.iter().zip(&mut results) {
-                results.extend(task.as_ref().map(|task| load::run(task, threads, load::FEEDS, period)));
+        for round in 0..rounds {
+            // Another one begins each time: a disk may be slower for who comes later.
+            for turn in 0..contestants.len() {
+                let place = (round + turn) % contestants.len();
+                let task = contestants[place].1.as_ref();
+                results[place].extend(task.map(|task| load::run(task, threads, load::FEEDS, period)));
             }
         }
         println!("\n{name}");
@@ -93,7 +101,28 @@ fn main() {
             }
         }
     }
+    shared(rounds, period);
     much(if smoke { (1_000, 10) } else { (1_000_000, 10_000) }, period);
+}
+
+/// One gateway and several, on one server that they share; all of them on this machine.
+fn shared(rounds: usize, period: Duration) {
+    let durable = ["--appendonly", "yes", "--appendfsync", "always"];
+    for server in [Server::postgres(&[]), Server::redis(&durable)].into_iter().flatten() {
+        for count in [1, 3] {
+            println!("\n{count} gateways on {}, 64 callers over 1,000 feeds", server.scheme());
+            let gateways: Vec<Gateway> = (0..count).map(|_| Gateway::on(&server)).collect();
+            let all = |task: fn(&Gateway) -> Task<'_>| contestants::together(gateways.iter().map(task).collect());
+            for (name, all) in [
+                ("durable appends", all(Gateway::appends)),
+                ("newest 20", all(Gateway::reads)),
+                ("empty polls", all(Gateway::polls)),
+            ] {
+                let results: Vec<Measured> = (0..rounds).map(|_| load::run(&all, 64, load::FEEDS, period)).collect();
+                println!("  {name:<16} {}", Measured::median(&results).unwrap());
+            }
+        }
+    }
 }
 
 /// A gateway that starts on a store with so many items in so many feeds.

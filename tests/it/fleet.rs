@@ -3,15 +3,15 @@
 //! `RESTAP_SOAK=60` makes the runs under load as many seconds long, with more writers and pollers.
 
 use std::collections::HashMap;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::servers::Server;
-use crate::support::{Call, Gateway, Upstream, chatting, delta, end, fixture, run, until};
+use crate::support::{Call, Gateway, Upstream, chatting, delta, end, fixture, run, turns, until};
 
 const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 const OTHER_KEY: &str = "AQECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
@@ -188,31 +188,7 @@ fn every_poller_sees_each_item_once_in_order(server: &mut Server) {
 }
 
 fn turns_of_one_session_never_interleave(server: &mut Server) {
-    let running = AtomicUsize::new(0);
-    let together = Arc::new(AtomicUsize::new(0));
-    let seen = together.clone();
-    let upstream = Upstream::start(move |exchange| {
-        if running.fetch_add(1, Ordering::SeqCst) > 0 {
-            seen.fetch_add(1, Ordering::SeqCst);
-        }
-        exchange.open_stream();
-        exchange.send(delta("a"));
-        exchange.send(delta("b"));
-        running.fetch_sub(1, Ordering::SeqCst);
-        exchange.send(end("stop"));
-    });
-    let gateways: [Gateway; 2] = fleet(server, &chatting(&upstream.url()));
-    std::thread::scope(|scope| {
-        for gateway in &gateways {
-            for number in 0..4 {
-                scope.spawn(move || gateway.call(&Call::talk(&format!("turn {number}")).session(A)).ok());
-            }
-        }
-    });
-    assert_eq!(together.load(Ordering::SeqCst), 0, "two turns of one session at once");
-    let lengths: Vec<usize> =
-        upstream.requests().iter().map(|request| request.json()["messages"].as_array().unwrap().len()).collect();
-    assert_eq!(lengths, [1, 3, 5, 7, 9, 11, 13, 15], "each turn saw all that came before it");
+    turns::never_interleave::<2>(A, |upstream| fleet(server, &chatting(&upstream.url())));
 }
 
 fn what_one_gateway_accepts_another_one_answers(server: &mut Server) {

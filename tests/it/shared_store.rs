@@ -1,12 +1,11 @@
 //! Conversations in one store: of two gateways at once, and of one that was killed.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::support::{Call, Gateway, Upstream, chatting, delta, end, until};
+use crate::support::{Call, Gateway, Upstream, chatting, delta, end, turns, until};
 
 const A: &str = "sess_store_aaaaaaaaaaa";
 
@@ -21,32 +20,10 @@ fn said(upstream: &Upstream) -> Vec<Value> {
 
 #[test]
 fn turns_of_one_session_never_interleave_over_two_gateways() {
-    let running = AtomicUsize::new(0);
-    let together = Arc::new(AtomicUsize::new(0));
-    let seen = together.clone();
-    let upstream = Upstream::start(move |exchange| {
-        if running.fetch_add(1, Ordering::SeqCst) > 0 {
-            seen.fetch_add(1, Ordering::SeqCst);
-        }
-        exchange.open_stream();
-        exchange.send(delta("a"));
-        exchange.send(delta("b"));
-        running.fetch_sub(1, Ordering::SeqCst);
-        exchange.send(end("stop"));
+    turns::never_interleave(A, |upstream| {
+        let directory = Arc::new(TempDir::new().unwrap());
+        [0, 1].map(|_| Gateway::start_in(directory.clone(), &file(upstream)))
     });
-    let directory = Arc::new(TempDir::new().unwrap());
-    let gateways = [0, 1].map(|_| Gateway::start_in(directory.clone(), &file(&upstream)));
-    std::thread::scope(|scope| {
-        for gateway in &gateways {
-            for number in 0..4 {
-                scope.spawn(move || gateway.call(&Call::talk(&format!("turn {number}")).session(A)).ok());
-            }
-        }
-    });
-    assert_eq!(together.load(Ordering::SeqCst), 0, "two turns of one session at once");
-    let lengths: Vec<usize> =
-        upstream.requests().iter().map(|request| request.json()["messages"].as_array().unwrap().len()).collect();
-    assert_eq!(lengths, [1, 3, 5, 7, 9, 11, 13, 15], "each turn saw all that came before it");
 }
 
 #[test]

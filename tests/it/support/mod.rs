@@ -4,6 +4,7 @@ pub(crate) mod client;
 pub(crate) mod gateway;
 pub(crate) mod secrets;
 pub(crate) mod sse;
+pub(crate) mod turns;
 pub(crate) mod upstream;
 pub(crate) mod wait;
 
