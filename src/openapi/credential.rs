@@ -7,7 +7,7 @@ use super::survey::Survey;
 use crate::yaml::{Kind, Node};
 
 /// One credential that goes with every request.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Credential {
     /// What the document calls it.
     pub name: String,
@@ -16,7 +16,7 @@ pub struct Credential {
 }
 
 /// How a credential is shown to the service.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scheme {
     /// In a header of its own.
     Header(String),

@@ -135,10 +135,19 @@ pub(super) fn upstream(imported: &Imported, service: &Service) -> String {
                 text.push_str(&raw_key("basic", &basic, 4));
             }
             Scheme::Bearer => text.push_str(&raw_key("bearer", &placeholder("token"), 4)),
-            Scheme::OAuth2 { token_url, .. } => {
-                let _ =
-                    writeln!(text, "    # a token of OAuth 2 client credentials; {} gives them", clipped(token_url));
-                text.push_str(&raw_key("bearer", &placeholder("token"), 4));
+            Scheme::OAuth2 { token_url, scopes } => {
+                let own = |mut value: Value| {
+                    escape(&mut value);
+                    value
+                };
+                let mut oauth2 = Map::new();
+                oauth2.insert("token_url".to_owned(), own(json!(token_url)));
+                oauth2.insert("client_id".to_owned(), placeholder("client_id"));
+                oauth2.insert("client_secret".to_owned(), placeholder("client_secret"));
+                if !scopes.is_empty() {
+                    oauth2.insert("scopes".to_owned(), own(json!(scopes)));
+                }
+                text.push_str(&raw_key("oauth2", &oauth2.into(), 4));
             }
         }
     }
@@ -154,7 +163,8 @@ fn parts(credential: &Credential) -> Vec<(&'static str, &'static str)> {
     match credential.scheme {
         Scheme::Header(_) | Scheme::Query(_) | Scheme::Cookie(_) => vec![("", "the key")],
         Scheme::Basic => vec![("user", "the user name"), ("password", "the password")],
-        Scheme::Bearer | Scheme::OAuth2 { .. } => vec![("token", "the token")],
+        Scheme::Bearer => vec![("token", "the token")],
+        Scheme::OAuth2 { .. } => vec![("client_id", "the client's id"), ("client_secret", "the client's secret")],
     }
 }
 

@@ -12,6 +12,7 @@ mod service;
 pub mod settings;
 mod target;
 
+pub use oauth2::token;
 pub use servers::{Affinity, Picked, Unavailable};
 pub use service::{CONNECTIONS_MAX, Kind, Seat, Timeouts, Upstream, is_failure};
 pub use settings::Settings;

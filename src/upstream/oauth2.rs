@@ -47,13 +47,27 @@ struct State {
     failed: Option<(net::Error, Instant)>,
 }
 
+/// Asks for a token once: the value of `Authorization`.
+pub async fn token(client: &Client, oauth2: &OAuth2) -> Result<HeaderValue, net::Error> {
+    let tokens = Tokens::with(oauth2, tls::Settings::default(), client);
+    tokens
+        .map_err(|_| net::Error::Credentials("its client's credentials can't be sent"))?
+        .ask(client)
+        .await
+        .map(|(token, _)| token)
+}
+
 impl Tokens {
     pub(super) fn new(settings: &Settings, oauth2: &OAuth2, client: &Client) -> Result<Self, Problem> {
+        let same_service = oauth2.token_url.origin == settings.url.origin;
+        Self::with(oauth2, if same_service { settings.tls.clone() } else { tls::Settings::default() }, client)
+    }
+
+    fn with(oauth2: &OAuth2, tls: tls::Settings, client: &Client) -> Result<Self, Problem> {
         let url = &oauth2.token_url;
-        let same_service = url.origin == settings.url.origin;
         let peer = client.peer(&peer::Settings {
             origin: url.origin.clone(),
-            tls: if same_service { settings.tls.clone() } else { tls::Settings::default() },
+            tls,
             version: HttpVersion::Auto,
             connect: BOUNDS.time,
             write: BOUNDS.time,

@@ -291,3 +291,65 @@ fn wrong_sections_are_told_at_their_place() {
         assert!(stderr.contains(said) && stderr.contains("gateway.yaml:6:"), "{openapi}: {stderr}");
     }
 }
+
+#[test]
+fn a_token_of_client_credentials_is_asked_for_in_an_imported_file_and_while_trying() {
+    let upstream = Upstream::start(|exchange| {
+        let authorization = exchange.request.header("authorization").unwrap_or_default().to_owned();
+        match exchange.request.target.as_str() {
+            "/token" => exchange.json(&json!({"access_token": "t-of-the-service", "expires_in": 600})),
+            _ if authorization == "Bearer t-of-the-service" => exchange.json(&json!({"ok": true})),
+            _ => exchange.answer("401 Unauthorized", "", b""),
+        }
+    });
+    let folder = Arc::new(TempDir::new().unwrap());
+    let document = format!(
+        "openapi: 3.0.3\ninfo: {{title: Bank, version: '1'}}\nservers: [{{url: '{url}'}}]\n\
+         security: [{{login: ['read:${{all}}', write]}}]\n\
+         paths: {{/balance: {{get: {{operationId: balance, responses: {{'200': {{description: ok, content: \
+         {{application/json: {{schema: {{type: object, required: [ok]}}}}}}}}}}}}}}}}\n\
+         components: {{securitySchemes: {{login: {{type: oauth2, flows: {{clientCredentials: {{tokenUrl: '{url}/token', scopes: {{}}}}, \
+         authorizationCode: {{tokenUrl: 'https://elsewhere.example/token', authorizationUrl: 'https://elsewhere.example/', scopes: {{}}}}}}}}}}}}\n",
+        url = upstream.url()
+    );
+    fs::write(folder.path().join("bank.yaml"), document).unwrap();
+    let mut command = Command::new(PROGRAM);
+    command.args(["import", "bank.yaml", "-o", "made.yaml", "--try"]).current_dir(folder.path());
+    command.env("BANK_LOGIN_CLIENT_ID", "the-client").env("BANK_LOGIN_CLIENT_SECRET", "the-secret-of-the-client");
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    for part in ["BANK_LOGIN_CLIENT_ID", "BANK_LOGIN_CLIENT_SECRET", "/balance: 200, as described"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    assert!(!said.contains("the-secret-of-the-client"), "{said}");
+    let made = fs::read_to_string(folder.path().join("made.yaml")).unwrap();
+    let written: serde_json::Value = serde_yaml::from_str(&made).unwrap();
+    assert_eq!(
+        written["upstreams"]["bank"]["oauth2"],
+        json!({
+            "token_url": format!("{}/token", upstream.url()),
+            "client_id": "${BANK_LOGIN_CLIENT_ID:-not-set}",
+            "client_secret": "${BANK_LOGIN_CLIENT_SECRET:-not-set}",
+            "scopes": ["read:$${all}", "write"],
+        }),
+        "{made}"
+    );
+    assert!(!made.contains("bearer"), "{made}");
+    passes_check(folder.path(), "made.yaml");
+    fs::write(
+        folder.path().join("gateway.yaml"),
+        format!("listen: 127.0.0.1:0\nadmin: off\nstore: {{memory: {{}}}}\n{made}"),
+    )
+    .unwrap();
+    let mut command = Command::new(PROGRAM);
+    command.args(["serve", "-c", "gateway.yaml"]);
+    command.env("BANK_LOGIN_CLIENT_ID", "the-client").env("BANK_LOGIN_CLIENT_SECRET", "the-secret-of-the-client");
+    let gateway = Gateway::spawn(folder.clone(), command);
+    assert_eq!(gateway.get("/balance").ok(), json!({"ok": true}));
+    let asked = upstream.requests().iter().filter(|request| request.target == "/token").count();
+    assert_eq!(asked, 2, "one token for each program");
+    let tokens = upstream.requests().into_iter().filter(|request| request.target == "/token");
+    for request in tokens {
+        assert_eq!(request.body, b"grant_type=client_credentials&scope=read%3A%24%7Ball%7D%20write");
+    }
+}

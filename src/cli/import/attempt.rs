@@ -1,5 +1,6 @@
 //! `--try`: what the service really answers, held against what its description says.
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -14,6 +15,9 @@ use super::{Fault, import};
 use crate::net::{Bounds, Client, Coding, Document, HttpVersion, Request, Roots, Timeouts, Url, peer, tls};
 use crate::openapi::{Bundle, Credential, Imported, Operation, Options, Scheme, Service, write};
 use crate::restap::catalog::Location;
+use crate::upstream::settings::OAuth2;
+use crate::upstream::token;
+use crate::yaml::Secret;
 
 /// Operations that are called.
 const CALLS_MAX: usize = 200;
@@ -37,6 +41,7 @@ pub(super) fn run(runtime: &Runtime, bundle: &Bundle, options: &Options) -> Resu
     let client = Client::new(Roots::system().map_err(Fault::new)?);
     let gets =
         imported.operations.iter().filter(|operation| operation.route_method == "GET" && operation.body.is_none());
+    let mut tokens = Tokens::new();
     let (mut text, mut called, mut skipped, mut broken) = (String::new(), 0, 0, 0);
     for operation in gets {
         let service = imported.services.get(operation.service);
@@ -50,7 +55,7 @@ pub(super) fn run(runtime: &Runtime, bundle: &Bundle, options: &Options) -> Resu
         }
         called += 1;
         let name = &operation.source.name;
-        match runtime.block_on(call(&client, (&imported, service), operation, &target)) {
+        match runtime.block_on(call((&client, &mut tokens), (&imported, service), operation, &target)) {
             Err(problem) => drop(writeln!(text, "  {name}: {problem}")),
             Ok(document) => {
                 let said = judge(operation, &document);
@@ -92,8 +97,11 @@ fn target(operation: &Operation) -> Option<String> {
     Some(format!("{path}{query}"))
 }
 
+/// Tokens that were given, or why not, by what was asked for them.
+type Tokens = HashMap<(String, Credential), Result<HeaderValue, String>>;
+
 async fn call(
-    client: &Client,
+    (client, tokens): (&Client, &mut Tokens),
     (imported, service): (&Imported, &Service),
     operation: &Operation,
     target: &str,
@@ -119,6 +127,14 @@ async fn call(
     headers.insert(ACCEPT, accept.unwrap_or(HeaderValue::from_static("application/json, */*;q=0.5")));
     let mut target = format!("{}{target}", url.prefix);
     for credential in &service.credentials {
+        if let Some(asked) = oauth2((imported, service), credential) {
+            let key = (service.name.clone(), credential.clone());
+            let token = match tokens.get(&key) {
+                Some(known) => known.clone(),
+                None => token(client, &asked).await.map_err(|problem| problem.to_string()),
+            };
+            headers.insert(AUTHORIZATION, tokens.entry(key).or_insert(token).clone()?);
+        }
         show((imported, service), credential, &mut headers, &mut target);
     }
     let request = Request {
@@ -130,6 +146,15 @@ async fn call(
         timeouts: Timeouts { first_byte: Some(BOUNDS.time), idle: Some(BOUNDS.time) },
     };
     client.fetch(&peer, request, BOUNDS).await.map_err(|problem| problem.to_string())
+}
+
+/// What a token is asked for with, where the variables are set.
+fn oauth2((imported, service): (&Imported, &Service), credential: &Credential) -> Option<OAuth2> {
+    let Scheme::OAuth2 { token_url, scopes } = &credential.scheme else { return None };
+    let names = write::variables_of(imported, service, credential);
+    let mut values = names.into_iter().map(|name| std::env::var(name).ok().map(Secret::new));
+    let (client_id, client_secret) = (values.next()??, values.next()??);
+    Some(OAuth2 { token_url: token_url.parse().ok()?, client_id, client_secret, scopes: scopes.clone() })
 }
 
 /// Shows the credential whose variables are set.
@@ -150,7 +175,7 @@ fn show(
     match (&credential.scheme, values.as_slice()) {
         (Scheme::Header(name), [value]) => set(name, value.clone()),
         (Scheme::Cookie(name), [value]) => set("cookie", format!("{name}={value}")),
-        (Scheme::Bearer | Scheme::OAuth2 { .. }, [token]) => set(AUTHORIZATION.as_str(), format!("Bearer {token}")),
+        (Scheme::Bearer, [token]) => set(AUTHORIZATION.as_str(), format!("Bearer {token}")),
         (Scheme::Basic, [user, password]) => {
             use base64::Engine as _;
             let pair = base64::engine::general_purpose::STANDARD.encode(format!("{user}:{password}"));
