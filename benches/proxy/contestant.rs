@@ -10,6 +10,18 @@ use async_trait::async_trait;
 use pingora::prelude::{HttpPeer, Opt, ProxyHttp, Server, Session, http_proxy_service};
 use pingora::server::configuration::ServerConf;
 
+/// What an order must be.
+const ORDER: &str = r#"{type: object, required: [id, customer, items], additionalProperties: false, properties: {
+  id: {type: string, minLength: 1}, express: {type: boolean},
+  customer: {type: object, required: [name, email], properties: {name: {type: string}, email: {type: string, maxLength: 200}}},
+  items: {type: array, minItems: 1, maxItems: 100, items: {type: object, required: [sku, count, price], properties: {
+    sku: {type: string, pattern: "^[A-Z]-[0-9]{4}$"}, name: {type: string}, count: {type: integer, minimum: 1},
+    price: {type: number, exclusiveMinimum: 0}, tags: {type: array, items: {type: string}}}}}}}"#;
+
+/// What becomes of an order that is mapped.
+const MAPPING: &str = "{id, customer: .customer.name, total: ([.items[] | .count * .price] | add), \
+                       lines: [.items[] | {sku, count}]}";
+
 /// A process that answers at an address. It ends with this value.
 pub(crate) struct Contestant {
     pub(crate) name: &'static str,
@@ -23,11 +35,18 @@ impl Contestant {
     pub(crate) fn gateway(upstream: SocketAddr) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("gateway.yaml");
+        let order = ORDER.replace('\n', " ");
         let text = format!(
             "listen: 127.0.0.1:0\nadmin: off\nlog: {{access: false, level: error}}\n\
              agents:\n  bench:\n    base_path: /\n    upstream: http://{upstream}\n    \
              talk: {{upstream: http://{upstream}, dialect: openai-chat, model: bench}}\n    \
-             capabilities: [{{id: weather, endpoint: '/weather/{{city}}'}}]\n  \
+             capabilities:\n    \
+             - {{id: weather, endpoint: '/weather/{{city}}'}}\n    \
+             - {{id: kept, endpoint: '/kept/{{city}}', route: {{cache: 1h, path: '/weather/{{city}}'}}}}\n    \
+             - {{id: orders, method: POST, endpoint: /orders}}\n    \
+             - {{id: checked, method: POST, endpoint: /checked, route: {{path: /orders}}, input_schema: {order}}}\n    \
+             - {{id: mapped, method: POST, endpoint: /mapped, route: {{path: /orders, transform: {{response: '{MAPPING}'}}}}, \
+             input_schema: {order}}}\n  \
              forgetful:\n    base_path: /forgetful\n    talk: {{upstream: http://{upstream}, dialect: openai-chat, \
              model: bench, history: {{turns: 0}}, news: {{items: 0}}}}\n"
         );

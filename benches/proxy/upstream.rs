@@ -1,4 +1,4 @@
-//! The service behind all contestants: a small JSON answer, and a chat that streams. Threads, so that it takes no part
+//! The service behind all contestants: a small JSON answer, an order that comes back, and a chat that streams. Threads, so that it takes no part
 //! in anybody's runtime.
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -22,6 +22,22 @@ pub(crate) fn start() -> SocketAddr {
         }
     });
     address
+}
+
+/// An order of 1 KB, which the service sends back as it came.
+pub(crate) fn order() -> String {
+    let item = |number: usize| {
+        format!(
+            r#"{{"sku":"A-{number:04}","name":"A thing of wood, no. {number}","count":{number},"price":{number}.25,"tags":["wood","new"]}}"#
+        )
+    };
+    let items: Vec<String> = (1..=10).map(item).collect();
+    let order = format!(
+        r#"{{"id":"9b2f","customer":{{"name":"Anna Berg","email":"anna@example.com"}},"express":false,"items":[{}]}}"#,
+        items.join(",")
+    );
+    assert!((1000..1060).contains(&order.len()), "{}", order.len());
+    order
 }
 
 /// Nanoseconds on a clock that all of this process shares.
@@ -52,6 +68,10 @@ fn serve(mut stream: TcpStream) -> std::io::Result<()> {
             let head =
                 format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n", body.len());
             stream.write_all(format!("{head}{body}").as_bytes())?;
+        } else if first.starts_with("POST /orders ") {
+            let head =
+                format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n", body.len());
+            stream.write_all(&[head.as_bytes(), &body].concat())?;
         } else {
             let fast = body.windows(6).any(|window| window == b"\"fast\"");
             chat(&mut stream, fast)?;
