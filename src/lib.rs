@@ -17,6 +17,7 @@ pub mod telemetry;
 pub mod yaml;
 
 // 2: the rooms. Each owns its settings and its errors; none knows another.
+pub mod cache;
 pub mod capability;
 pub mod catalog;
 pub mod egress;

@@ -22,6 +22,7 @@ const ROOMS: &[(&str, u8, Nature)] = &[
     ("keyring", 1, Nature::Plain),
     ("net", 1, Nature::Pingora),
     ("telemetry", 1, Nature::Plain),
+    ("cache", 2, Nature::Plain),
     ("capability", 2, Nature::Pure),
     ("catalog", 2, Nature::Pure),
     ("egress", 2, Nature::Plain),

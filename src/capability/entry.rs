@@ -172,6 +172,12 @@ impl Capability {
         self.settings.route.transform != super::settings::Transform::default()
     }
 
+    /// Whether its mapping of answers looks at the caller's headers.
+    pub fn looks_at_headers(&self) -> bool {
+        let program = self.settings.route.transform.response.as_ref();
+        program.is_some_and(|program| program.text().contains("$headers"))
+    }
+
     /// What callers get of answers.
     pub fn receiver(&self) -> &Receiver {
         &self.receiver

@@ -85,6 +85,11 @@ pub enum Effort {
 }
 
 impl Jq {
+    /// As it was written.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
     /// Evaluates it. Several values become one list.
     pub fn run(&self, input: Val, variables: &Variables, effort: Effort) -> Result<Val, JqError> {
         let steps = match effort {

@@ -144,6 +144,10 @@ impl Settings {
             fields.with("route", "What is asked of the service.", |slot| {
                 slot.section("route", |fields| {
                     route.read(fields);
+                    let read_only = matches!(method, http::Method::GET | http::Method::HEAD);
+                    if extent == Extent::Whole && !read_only && route.method != method {
+                        fields.useless(&["cache"], "callers don't call this capability with GET");
+                    }
                     Some(())
                 })
             });

@@ -187,12 +187,15 @@ fn limits(slot: Slot<'_, '_>) -> Option<Limits> {
         let mut size = |name, default, doc: &str| fields.or(name, ByteSize(default), doc).into();
         let body = size("body", default.body, "Bytes of a body that the gateway itself reads, and of every JSON body.");
         let response = size("response", default.response, "Bytes of an answer that the gateway reads whole.");
+        let doc = "Bytes of the answers that `route.cache` keeps, of all agents; one has a sixteenth at most.";
+        let cache = size("cache", default.cache, doc);
         let doc = "Open connections.";
         let connections = fields.or_with("connections", connections, doc, |slot| slot.integer(1..=CONNECTIONS_MAX));
         let mut period = |name, default, doc: &str| fields.or(name, Period(default), doc).into();
         Some(Limits {
             body,
             response,
+            cache,
             connections: connections as usize,
             header_timeout: period("header_timeout", default.header_timeout, "Until a request's head is complete."),
             body_timeout: period(

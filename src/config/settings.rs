@@ -69,6 +69,8 @@ pub struct Limits {
     pub body: u64,
     /// Bytes of an answer that the gateway reads whole.
     pub response: u64,
+    /// Bytes of the answers that `route.cache` keeps, of all agents.
+    pub cache: u64,
     /// Open connections.
     pub connections: usize,
     /// Until a request's head is complete.
@@ -86,6 +88,7 @@ impl Default for Limits {
         Self {
             body: 1 << 20,
             response: 8 << 20,
+            cache: 64 << 20,
             connections: 10_000,
             header_timeout: Duration::from_secs(10),
             body_timeout: Duration::from_mins(1),

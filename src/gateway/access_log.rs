@@ -4,33 +4,43 @@ use std::fmt::Write;
 use std::time::SystemTime;
 
 use chrono::{DateTime, SecondsFormat, Utc};
-use pingora::proxy::Session;
+use http::Method;
 use serde_json::json;
 
 use super::Gateway;
 use super::ctx::RequestCtx;
 use crate::telemetry::settings::Format;
 
+/// What only its session knows of a request that is over.
+pub(super) struct Outcome<'a> {
+    pub method: &'a Method,
+    pub status: u16,
+    /// Of the answer's body.
+    pub bytes: usize,
+}
+
 /// Counts a request that is over, and writes its line. The path stands without its query, which may hold a session.
-pub(super) fn write(gateway: &Gateway, session: &Session, ctx: &RequestCtx) {
+pub(super) fn write(gateway: &Gateway, outcome: &Outcome<'_>, ctx: &RequestCtx) {
     let took = ctx.received_at.elapsed();
-    // 499 is what nginx calls a caller that left before its answer.
-    let status = session.response_written().map_or(499, |head| head.status.as_u16());
+    let status = outcome.status;
     gateway.metrics.request(ctx.agent_key(), &ctx.route, status, took);
+    if let Some(outcome) = ctx.cache {
+        gateway.metrics.cache_request(ctx.agent_key(), &ctx.route, outcome);
+    }
     if !ctx.live.log.access {
         return;
     }
     let id = ctx.id.to_str().unwrap_or_default();
-    let method = session.req_header().method.as_str();
+    let method = outcome.method.as_str();
     let client = ctx.client.map_or_else(|| "unix".to_owned(), |address| address.to_string());
     let code = ctx.refused.map(crate::restap::ErrorCode::as_str);
-    let (bytes, millis) = (session.body_bytes_sent(), took.as_secs_f64() * 1000.0);
+    let (bytes, millis) = (outcome.bytes, took.as_secs_f64() * 1000.0);
     let time = DateTime::<Utc>::from(SystemTime::now()).to_rfc3339_opts(SecondsFormat::Millis, true);
     let caller = ctx.who.caller.as_ref().or(ctx.who.named.as_ref()).map(|caller| caller.shown());
     let line = match ctx.live.log.format {
         Format::Json => json!({
             "time": time, "client": client, "method": method, "path": ctx.path, "status": status, "agent": ctx.agent_key(),
-            "route": &*ctx.route, "upstream": ctx.upstream.as_deref(), "bytes": bytes,
+            "route": &*ctx.route, "upstream": ctx.upstream.as_deref(), "cache": ctx.cache, "bytes": bytes,
             "ms": (millis * 1000.0).round() / 1000.0, "error": code, "caller": caller, "id": id,
         })
         .to_string(),
@@ -44,6 +54,9 @@ pub(super) fn write(gateway: &Gateway, session: &Session, ctx: &RequestCtx) {
             if let Some(upstream) = &ctx.upstream {
                 // Writing into a String does not fail.
                 let _ = write!(line, " upstream={upstream}");
+            }
+            if let Some(cache) = ctx.cache {
+                let _ = write!(line, " cache={cache}");
             }
             if let Some(caller) = caller {
                 let _ = write!(line, " caller={caller}");

@@ -17,6 +17,7 @@ use super::drain::Running;
 use super::handler::capability::ProxiedCall;
 use super::job::Job;
 use super::live::{Agent, Live};
+use super::stall::Unlogged;
 use super::who::{Slot, Used, Who};
 use crate::front::{Arrival, Listen};
 use crate::restap::ErrorCode;
@@ -72,6 +73,10 @@ pub(super) struct RequestCtx {
     pub refused: Option<ErrorCode>,
     /// The service that was asked.
     pub upstream: Option<Arc<str>>,
+    /// What `route.cache` came to: a word of a closed list.
+    pub cache: Option<&'static str>,
+    /// What is to be logged of it if it ends without a word.
+    pub unlogged: Option<Unlogged>,
     /// Counted for as long as the request lasts.
     pub counted: Running,
     _in_flight: InFlight,
@@ -112,6 +117,8 @@ impl RequestCtx {
             job: None,
             refused: None,
             upstream: None,
+            cache: None,
+            unlogged: None,
             counted: running,
             _in_flight: InFlight(metrics.requests_in_flight.clone()),
         }
@@ -158,6 +165,15 @@ impl RequestCtx {
     /// The agent's name in logs and metrics.
     pub(super) fn agent_key(&self) -> &str {
         self.agent.as_ref().map_or("", |agent| &agent.key)
+    }
+}
+
+impl Drop for RequestCtx {
+    fn drop(&mut self) {
+        self.end_job(false);
+        if let Some(unlogged) = self.unlogged.take() {
+            unlogged.log(self);
+        }
     }
 }
 

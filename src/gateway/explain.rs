@@ -10,6 +10,7 @@ use crate::identity::{Access, Right, Verdict};
 use crate::net::{Client, Roots};
 use crate::store::Keys;
 use crate::telemetry::Metrics;
+use crate::yaml::Period;
 
 /// A request that somebody asks about.
 #[derive(Debug, Clone)]
@@ -124,6 +125,10 @@ pub fn explain(config: &Config, asked: &Asked<'_>) -> Result<Steps, ExplainError
                     steps.push(("headers", format!("set by the upstream: {}", names.join(", "))));
                 }
                 steps.push(("body", call.way_in_words().to_owned()));
+                if let Some(period) = call.capability.settings().route.cache {
+                    let period = Period(period);
+                    steps.push(("cache", format!("for {period} at most, for callers without a credential or session")));
+                }
             }
         }
         Found::MethodNotAllowed(allow) => {

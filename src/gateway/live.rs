@@ -19,6 +19,7 @@ use super::signing_keys;
 use super::tools::Tools;
 use super::views::{View, Views};
 use super::who::{Guard, Surroundings, Who};
+use crate::cache::Cache;
 use crate::capability::{Capability, CookiePolicy, Service, Table};
 use crate::catalog::{self, Document, Facts};
 use crate::config::Cidr;
@@ -43,6 +44,8 @@ pub(super) struct Live {
     /// Which agent calls its tool.
     pub tokens: Tokens,
     pub limits: Limits,
+    /// Answers that `route.cache` keeps, of all agents.
+    pub cache: Arc<Cache>,
     pub log: telemetry::Settings,
     pub directory: Directory,
     /// Kept for the next configuration, which takes over those that stay as they are.
@@ -203,7 +206,9 @@ impl Live {
                 tokens.add(&rest.listen, &rest.token, agent);
             }
         }
+        let cache = before.map(|(live, _)| &live.cache).filter(|cache| cache.bytes_max() == config.limits.cache);
         Ok(Self {
+            cache: cache.map_or_else(|| Arc::new(Cache::new(config.limits.cache)), Arc::clone),
             routes: Agents::new(&agents),
             tokens,
             directory: directory(config),

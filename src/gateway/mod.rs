@@ -23,6 +23,7 @@ mod reload;
 mod respond;
 mod router;
 mod signing_keys;
+mod stall;
 mod thread;
 mod tools;
 mod upgrade;

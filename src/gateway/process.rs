@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use pingora::apps::HttpServerOptions;
-use pingora::proxy::{HttpProxy, http_proxy};
+use pingora::proxy::http_proxy;
 use pingora::server::configuration::ServerConf;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -22,6 +22,7 @@ use super::drain::Drain;
 use super::live::{AssembleError, Live};
 use super::proxy::Proxy;
 use super::reload::{self, Origin, Reload};
+use super::stall::Bounded;
 use super::upgrade::{Program, Upgrade};
 use crate::config::Config;
 use crate::front::{BindError, Door, HeaderTimeout, Inherited, LAST_CALL, Listen, Listener, Server, SocketFile, Way};
@@ -291,12 +292,12 @@ fn workers() -> usize {
 }
 
 /// What answers behind one kind of door.
-fn proxy(conf: &Arc<ServerConf>, gateway: &Arc<Gateway>, agent_side: Option<Arc<Listen>>) -> Arc<HttpProxy<Proxy>> {
+fn proxy(conf: &Arc<ServerConf>, gateway: &Arc<Gateway>, agent_side: Option<Arc<Listen>>) -> Arc<Bounded> {
     let mut proxy = http_proxy(conf, Proxy { gateway: gateway.clone(), agent_side });
     let mut options = HttpServerOptions::default();
     options.h2_idle_timeout = Some(H2_IDLE);
     proxy.server_options = Some(options);
-    Arc::new(proxy)
+    Arc::new(Bounded(Arc::new(proxy)))
 }
 
 fn tools_need_system_roots(config: &Config) -> bool {
@@ -305,7 +306,7 @@ fn tools_need_system_roots(config: &Config) -> bool {
 
 fn worker(
     number: usize,
-    served: &[(&Listener, Way, Door<HttpProxy<Proxy>>)],
+    served: &[(&Listener, Way, Door<Bounded>)],
     mut finished: watch::Receiver<bool>,
 ) -> io::Result<JoinHandle<()>> {
     let runtime = Builder::new_current_thread().enable_all().build()?;

@@ -15,10 +15,12 @@ use pingora::{Error, ErrorSource, ErrorType, Result};
 
 use tracing::error;
 
+use super::access_log::Outcome;
 use super::ctx::RequestCtx;
 use super::error::Refusal;
 use super::handler::capability;
 use super::respond::{self, Failed};
+use super::stall::{self, Unlogged};
 use super::{Gateway, access_log, admission, body, handler, who};
 use crate::front::Listen;
 use crate::net;
@@ -66,6 +68,11 @@ impl ProxyHttp for Proxy {
             Err(refusal) => Err(refusal.into()),
         };
         let told = match failed {
+            Ok(false) if session.is_http2() && !session.downstream_session.is_body_done() => {
+                ctx.unlogged = Some(Unlogged::new(&self.gateway, &session.req_header().method));
+                stall::begin(ctx.live.limits.body_timeout);
+                return Ok(false);
+            }
             Ok(answered) => return Ok(answered),
             Err(Failed::Refused(refusal)) => respond::refuse(session, ctx, &refusal).await,
             Err(gone) => Err(gone),
@@ -147,9 +154,10 @@ impl ProxyHttp for Proxy {
         &self,
         _: &mut Session,
         body: &mut Option<Bytes>,
-        _: bool,
+        end: bool,
         ctx: &mut RequestCtx,
     ) -> Result<()> {
+        stall::came(end);
         let Some(proxied) = &mut ctx.proxied else { return Ok(()) };
         proxied.sent += body.as_ref().map_or(0, |body| body.len() as u64);
         match proxied.sent_max {
@@ -235,7 +243,14 @@ impl ProxyHttp for Proxy {
                 picked.record(false);
             }
         }
-        access_log::write(&self.gateway, session, ctx);
+        ctx.unlogged = None;
+        let outcome = Outcome {
+            method: &session.req_header().method,
+            // 499 is what nginx calls a caller that left before its answer.
+            status: session.response_written().map_or(499, |head| head.status.as_u16()),
+            bytes: session.body_bytes_sent(),
+        };
+        access_log::write(&self.gateway, &outcome, ctx);
     }
 
     /// Pingora's own summary shows the query, where a session id may stand.

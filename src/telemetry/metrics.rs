@@ -35,6 +35,9 @@ pub struct Metrics {
     config_time: IntGauge,
     config_ok: IntGauge,
     rest_requests: IntCounterVec,
+    cache_requests: IntCounterVec,
+    /// Bytes of answers that are kept.
+    pub cache_bytes: IntGauge,
     /// Connections that callers hold open.
     pub connections: IntGauge,
     /// Requests that are being answered.
@@ -160,6 +163,20 @@ impl Metrics {
                     &["agent", "outcome", "signed"],
                 )?,
             )?,
+            cache_requests: register(
+                &registry,
+                IntCounterVec::new(
+                    Opts::new(
+                        "restap_cache_requests_total",
+                        "Calls of capabilities with `route.cache`, by agent, route and outcome: hit, collapsed, miss, pass, bypass or fail.",
+                    ),
+                    &["agent", "route", "outcome"],
+                )?,
+            )?,
+            cache_bytes: register(
+                &registry,
+                IntGauge::new("restap_cache_bytes", "Bytes of the answers that `route.cache` keeps.")?,
+            )?,
             connections: register(&registry, IntGauge::new("restap_connections", "Connections of callers.")?)?,
             requests_in_flight: register(
                 &registry,
@@ -249,6 +266,11 @@ impl Metrics {
         self.rest_requests.with_label_values(&[agent, outcome, signed]).inc();
     }
 
+    /// Counts a call whose answer may be kept; `outcome` is a word of a closed list.
+    pub fn cache_request(&self, agent: &str, route: &str, outcome: &str) {
+        self.cache_requests.with_label_values(&[agent, route, outcome]).inc();
+    }
+
     /// All metrics in Prometheus's text format.
     pub fn render(&self) -> Vec<u8> {
         let mut text = Vec::new();
@@ -301,6 +323,7 @@ mod tests {
         metrics.server_ejections("u", "http://127.0.0.1");
         metrics.upstream_retries("u");
         metrics.rest_request("a", "2xx", true);
+        metrics.cache_request("a", "it", "hit");
         let rows: String = metrics.registry.gather().iter().fold(String::new(), |rows, family| {
             let labels: Vec<&str> =
                 family.get_metric()[0].get_label().iter().map(prometheus::proto::LabelPair::name).collect();

@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
 
-use crate::support::{Events, Gate, Gateway, PATIENCE, Upstream, chatting, delta, end};
+use crate::support::{Events, Gate, Gateway, PATIENCE, Upstream, chatting, delta, end, passing};
 
 /// A connection that is driven in the background.
 async fn connect(gateway: &Gateway) -> (SendRequest<Bytes>, tokio::task::JoinHandle<Result<(), h2::Error>>) {
@@ -276,4 +276,39 @@ fn a_service_may_speak_http2_without_tls() {
     assert_eq!(gateway.get("/x/1").text(), "h2 /x/1");
     assert_eq!(gateway.stream("hi").events().text(), "over h2");
     assert_eq!(gateway.talk("hi").ok()["reply"], "over h2");
+}
+
+#[test]
+fn a_streamed_body_that_stops_coming_over_http2_ends_its_request_and_no_other() {
+    let upstream = Upstream::accept(|incoming| {
+        let Some(request) = incoming.head() else { return };
+        if request.method == "POST" {
+            // Nothing is answered before the body's end, which never comes.
+            let mut rest = Vec::new();
+            let _ = std::io::Read::read_to_end(&mut incoming.socket, &mut rest);
+        } else {
+            let _ = std::io::Write::write_all(&mut incoming.socket, b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+        }
+    });
+    let gateway = Gateway::start(&format!("limits: {{body_timeout: 400ms}}\n{}", passing(&upstream)));
+    within(async {
+        let (mut client, _driving) = connect(&gateway).await;
+        let head = request(&gateway, "POST", "/upload").header("content-type", "application/octet-stream");
+        let (response, mut sending) = client.send_request(head.body(()).unwrap(), false).unwrap();
+        let began = Instant::now();
+        for _ in 0..4 {
+            sending.send_data(Bytes::from_static(&[7; 1000]), false).unwrap();
+            tokio::time::sleep(Duration::from_millis(150)).await;
+        }
+        let other = request(&gateway, "GET", "/other").body(()).unwrap();
+        assert_eq!(call(&mut client, other, Bytes::new()).await.body(), b"ok");
+        let error = response.await.expect_err("the stream is reset");
+        assert!(error.is_reset(), "{error}");
+        assert!(began.elapsed() >= Duration::from_millis(850), "a body that goes on is not cut");
+        let other = request(&gateway, "GET", "/other").body(()).unwrap();
+        assert_eq!(call(&mut client, other, Bytes::new()).await.body(), b"ok", "its connection goes on");
+        let left = tokio::task::block_in_place(|| upstream.open_falls_to(1, PATIENCE));
+        assert!(left, "the service is asked no more");
+    });
+    assert!(gateway.wait_for_line(" POST /upload 408 ").contains("error=request_timeout"));
 }

@@ -32,6 +32,8 @@ pub struct Route {
     pub response_body: Option<u64>,
     /// Over the whole exchange.
     pub timeout: Option<Duration>,
+    /// For how long an answer may be given to others who ask the same.
+    pub cache: Option<Duration>,
     /// What the service gets the body as.
     pub send_as: SendAs,
     /// How fields of a form or a multipart body are written, where not by default.
@@ -95,6 +97,7 @@ impl Route {
             body: None,
             response_body: None,
             timeout: None,
+            cache: None,
             send_as: SendAs::default(),
             encoding: Vec::new(),
             xml_root: None,
@@ -125,6 +128,11 @@ impl Route {
         self.body = fields.optional::<ByteSize>("body", doc).map(Into::into);
         self.response_body = fields.optional::<ByteSize>("response_body", "The largest response body.").map(Into::into);
         self.timeout = fields.optional::<Period>("timeout", "Over the whole exchange.").map(Into::into);
+        let doc = "For how long an answer to GET may be given to others who ask the same; none is kept unless written.";
+        self.cache = fields.optional::<Period>("cache", doc).map(Into::into);
+        if !matches!(self.method, http::Method::GET | http::Method::HEAD) {
+            fields.useless(&["cache"], "only answers to GET and HEAD are kept");
+        }
         let doc = "What the service gets a body as; callers send JSON: json, form, multipart, xml, text or raw.";
         self.send_as = fields.word("send_as", &SendAs::WORDS, SendAs::Json, doc);
         let doc = "How fields of a form or multipart body are written, by name, where not by default.";

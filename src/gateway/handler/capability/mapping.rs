@@ -1,23 +1,20 @@
 //! What a capability's mapping makes of a request and of an answer; what is large is done off the workers.
 
 use bytes::{Bytes, BytesMut};
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue};
+use http::header::{CONTENT_TYPE, HeaderMap};
 use http::{Method, StatusCode};
-use pingora::proxy::Session;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 use tracing::warn;
 
-use super::{Call, ProxiedCall, caller_head, failed, too_long, within};
+use super::serving::Asking;
+use super::whole::Whole;
+use super::{Call, too_long};
 use crate::capability::receive::{Came, Made, Receiver, Unusable};
 use crate::capability::send::{NotSent, Sent, Unsendable};
 use crate::capability::validate::{Part, Refused, Violation};
 use crate::capability::{Effort, JqError, Limit, Variables};
-use crate::gateway::Gateway;
-use crate::gateway::ctx::RequestCtx;
 use crate::gateway::error::Refusal;
-use crate::gateway::live::Agent;
-use crate::gateway::respond::{self, Failed};
 use crate::net;
 use crate::restap::ErrorCode;
 
@@ -77,31 +74,19 @@ pub(super) fn reads(call: &Call, method: &Method, response: &net::Response) -> b
     answered && receiver.maps() && !receiver.passes(response.status, &response.headers)
 }
 
-/// Reads an answer whole and writes what the mapping makes of it.
-pub(super) async fn answer(
-    gateway: &Gateway,
-    session: &mut Session,
-    ctx: &mut RequestCtx,
-    (agent, proxied, mut response): (&Agent, &ProxiedCall, net::Response),
-    (variables, deadline): (Variables, Option<std::time::Instant>),
-) -> Result<(), Failed> {
-    let call = &proxied.call;
-    let limit = call.capability.settings().route.response_body.unwrap_or(ctx.live.limits.response);
+/// Reads an answer whole and gives what the mapping makes of it.
+pub(super) async fn answer(asking: &Asking<'_>, mut response: net::Response) -> Result<Whole, Refusal> {
+    let call = asking.call;
+    let limit = call.capability.settings().route.response_body.unwrap_or(asking.limit);
     let mut body = BytesMut::new();
-    loop {
-        let chunk = tokio::select! {
-            biased;
-            chunk = within(deadline, response.chunk()) => chunk,
-            _ = session.downstream_session.read_body_or_idle(true) => return Err(respond::gone()),
-        };
-        match chunk.map_err(|error| failed(gateway, call, &error))? {
-            Some(bytes) if (body.len() + bytes.len()) as u64 > limit => return Err(too_long().into()),
-            Some(bytes) => body.extend_from_slice(&bytes),
-            None => break,
+    while let Some(bytes) = asking.chunk(&mut response).await? {
+        if (body.len() + bytes.len()) as u64 > limit {
+            return Err(too_long());
         }
+        body.extend_from_slice(&bytes);
     }
     let body = body.freeze();
-    let made = make(call, response.status, &response.headers, &body, variables).await?;
+    let made = make(call, response.status, &response.headers, &body, asking.variables.clone()).await?;
     for violation in &made.warned {
         let Violation { path, message, .. } = violation;
         warn!(capability = call.capability.id(), "an answer breaks output_schema: `{path}` {message}");
@@ -109,23 +94,10 @@ pub(super) async fn answer(
     let mut headers = response.headers;
     Receiver::clean(&mut headers);
     headers.remove(CONTENT_TYPE);
-    let mut head = caller_head(agent, proxied, made.status, &headers)?;
-    if let Some(media_type) = &made.media_type {
-        head.insert_header(CONTENT_TYPE, media_type).map_err(Failed::gone)?;
+    if let Some(media_type) = made.media_type {
+        headers.insert(CONTENT_TYPE, media_type);
     }
-    let body = made.body.map_or(body, Bytes::from);
-    let bodiless = super::is_bodiless(made.status);
-    if !bodiless {
-        head.insert_header(CONTENT_LENGTH, HeaderValue::from(body.len())).map_err(Failed::gone)?;
-    }
-    ctx.finish_head(&mut head).map_err(Failed::gone)?;
-    let empty = bodiless || body.is_empty();
-    ctx.told(if empty { &[] } else { &body }, true);
-    session.write_response_header(Box::new(head), empty).await.map_err(Failed::gone)?;
-    if !empty {
-        session.write_response_body(Some(body), true).await.map_err(Failed::gone)?;
-    }
-    Ok(())
+    Ok(Whole { status: made.status, headers, body: made.body.map_or(body, Bytes::from) })
 }
 
 async fn make(

@@ -1,15 +1,18 @@
 //! A capability: what is asked of the service, by Pingora's hooks where bytes only pass, else by our own client.
 //!
 //! Which way is decided once at load ([`Call::new`]). Pingora's hooks stream both ways with one timer between any two
-//! bytes; a capability that must see the body, or that has more timers than that, is served.
+//! bytes; a capability that must see the body, whose answers are kept, or that has more timers than that, is served.
 
+mod cached;
 mod mapping;
+mod serving;
+mod whole;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HeaderMap, TRANSFER_ENCODING};
-use http::{Method, StatusCode, Version};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap};
+use http::{StatusCode, Version};
 use pingora::http::ResponseHeader;
 use pingora::proxy::Session;
 use serde_json::Value;
@@ -27,14 +30,11 @@ use crate::gateway::ctx::RequestCtx;
 use crate::gateway::error::Refusal;
 use crate::gateway::job::Job;
 use crate::gateway::live::Agent;
-use crate::gateway::respond::{self, Failed};
+use crate::gateway::respond::Failed;
 use crate::gateway::{Gateway, body};
 use crate::net;
 use crate::restap::{ErrorCode, HopCount, SESSION_HEADER};
-use crate::upstream::{Affinity, Kind, Picked, Seat, Timeouts, Upstream};
-
-/// How long the head of an answer waits for the first bytes of its body.
-const FIRST_BYTES: Duration = Duration::from_millis(250);
+use crate::upstream::{Affinity, Kind, Picked, Timeouts, Upstream};
 
 /// A capability and the service that it asks.
 #[derive(Debug)]
@@ -48,6 +48,8 @@ pub(in crate::gateway) struct Call {
     /// Over the whole exchange.
     pub total: Option<Duration>,
     way: Way,
+    /// What its answers are kept under, besides what is asked; `None` where none is kept.
+    kept_under: Option<Box<[u8]>>,
 }
 
 /// How a capability is answered.
@@ -90,9 +92,10 @@ impl Call {
         let speaks_1_1 = upstream.http != net::HttpVersion::Http10;
         let passes =
             one_timer && speaks_1_1 && !upstream.repeats(&capability.settings().route.method) && upstream.passes();
-        let only_passes = capability.body() == Body::Passing && !capability.receiver().maps();
+        let kept_under = cached::kept_under(&capability, &upstream);
+        let only_passes = capability.body() == Body::Passing && !capability.receiver().maps() && kept_under.is_none();
         let way = if only_passes && passes { Way::Passed } else { Way::Served };
-        Self { name: capability.id().into(), capability, service, upstream, timeouts, total, way }
+        Self { name: capability.id().into(), capability, service, upstream, timeouts, total, way, kept_under }
     }
 
     /// The service without what its upstream adds, which may be credentials.
@@ -212,7 +215,9 @@ pub(in crate::gateway) async fn answer(
     match whole {
         None => Ok(Some(proxied)),
         // Boxed, so that requests that are not served this way do not carry its size.
-        Some(body) => Box::pin(serve(gateway, session, ctx, (agent, proxied, body), variables)).await.map(|()| None),
+        Some(body) => {
+            Box::pin(serving::serve(gateway, session, ctx, (agent, proxied, body), variables)).await.map(|()| None)
+        }
     }
 }
 
@@ -271,109 +276,6 @@ fn told(call: &Call, refused: Refused) -> Refusal {
         _ => None,
     };
     Refusal { details, ..Refusal::new(code, message) }
-}
-
-/// Asks the service with our own client, and passes its answer on as it comes.
-async fn serve(
-    gateway: &Gateway,
-    session: &mut Session,
-    ctx: &mut RequestCtx,
-    (agent, mut proxied, body): (&Agent, ProxiedCall, bytes::Bytes),
-    variables: Variables,
-) -> Result<(), Failed> {
-    let call = proxied.call.clone();
-    let deadline = call.total.map(|total| Instant::now() + total);
-    // The body is here: the service need not be asked whether it wants it.
-    proxied.headers.remove(EXPECT);
-    let target = proxied.target.path_and_query().parse().map_err(|_| Refusal::internal())?;
-    let request = net::Request {
-        method: proxied.target.method().clone(),
-        target,
-        headers: std::mem::take(&mut proxied.headers),
-        body,
-        coding: if call.capability.receiver().maps() { net::Coding::Decoded } else { net::Coding::AsSent },
-        timeouts: call.timeouts.into(),
-    };
-    let seat = Seat::default();
-    let sending = within(deadline, call.upstream.send_following(request, proxied.affinity, &seat));
-    let mut response = tokio::select! {
-        biased;
-        response = sending => response.map_err(|error| failed(gateway, &call, &error))?,
-        _ = session.downstream_session.read_body_or_idle(true) => return Err(respond::gone()),
-    };
-    if mapping::reads(&call, proxied.target.method(), &response) {
-        return mapping::answer(gateway, session, ctx, (agent, &proxied, response), (variables, deadline)).await;
-    }
-    let mut head = caller_head(agent, &proxied, response.status, &response.headers)?;
-    let bodiless = *proxied.target.method() == Method::HEAD || is_bodiless(response.status);
-    if !bodiless && !head.headers.contains_key(CONTENT_LENGTH) {
-        match session.req_header().version {
-            Version::HTTP_11 => head.insert_header(TRANSFER_ENCODING, "chunked").map_err(Failed::gone)?,
-            Version::HTTP_10 => session.set_keepalive(None),
-            _ => {}
-        }
-    }
-    // A service that breaks off at once can still be told of with a status.
-    let is_stream =
-        response.headers.get(CONTENT_TYPE).is_some_and(|it| it.as_bytes().starts_with(b"text/event-stream"));
-    let mut first = None;
-    if !bodiless && !is_stream {
-        tokio::select! {
-            biased;
-            chunk = within(deadline, response.chunk()) => match chunk {
-                Err(error) => return Err(failed(gateway, &call, &error).into()),
-                chunk => first = Some(chunk),
-            },
-            () = tokio::time::sleep(FIRST_BYTES) => {}
-            _ = session.downstream_session.read_body_or_idle(true) => return Err(respond::gone()),
-        }
-    }
-    ctx.finish_head(&mut head).map_err(Failed::gone)?;
-    ctx.told(&[], bodiless);
-    session.write_response_header(Box::new(head), bodiless).await.map_err(Failed::gone)?;
-    if bodiless {
-        return Ok(());
-    }
-    loop {
-        let chunk = if let Some(chunk) = first.take() {
-            chunk
-        } else {
-            tokio::select! {
-                biased;
-                chunk = within(deadline, response.chunk()) => chunk,
-                _ = session.downstream_session.read_body_or_idle(true) => return Err(respond::gone()),
-            }
-        };
-        match chunk {
-            Ok(Some(bytes)) if exceeds(&mut proxied, bytes.len()) => {
-                warn!(capability = call.capability.id(), "the answer is over route.response_body and was cut");
-                return Err(respond::gone());
-            }
-            Ok(Some(bytes)) => {
-                ctx.told(&bytes, false);
-                session.write_response_body(Some(bytes), false).await.map_err(Failed::gone)?;
-            }
-            Ok(None) => {
-                ctx.told(&[], true);
-                return session.write_response_body(None, true).await.map_err(Failed::gone);
-            }
-            Err(error) => {
-                // The head is out, so all that is left is not to end the body as if it were whole.
-                drop(failed(gateway, &call, &error));
-                return Err(respond::gone());
-            }
-        }
-    }
-}
-
-async fn within<T>(
-    deadline: Option<Instant>,
-    asking: impl Future<Output = Result<T, net::Error>>,
-) -> Result<T, net::Error> {
-    let Some(deadline) = deadline else { return asking.await };
-    let after = deadline.saturating_duration_since(Instant::now());
-    let timed_out = Err(net::Error::Timeout { timer: net::Timer::Total, after });
-    tokio::time::timeout_at(deadline.into(), asking).await.unwrap_or(timed_out)
 }
 
 /// Counts a service's failure and says what its caller is told.
