@@ -18,6 +18,7 @@
 mod abandoned;
 mod access;
 mod balancing;
+mod cache;
 mod capability;
 mod chain;
 mod command_line;
@@ -38,6 +39,7 @@ mod keys;
 mod later;
 mod leaving;
 mod mapping;
+mod mapping_page;
 mod news;
 mod news_command;
 mod outcomes;
