@@ -6,6 +6,7 @@ use super::problem::{Problem, Problems, join, nearest};
 use super::request::Request;
 use super::rule::{self, Emit, Rule};
 use super::template::Name;
+use super::thoughts::Tags;
 use super::{Block, Conversation, Dialect, Framing, NamePlace, builtin};
 
 /// Compiles a mapping; what `like` names is filled in first.
@@ -14,7 +15,7 @@ pub(crate) fn compile(value: &Value) -> Result<Dialect, Vec<Problem>> {
     let Some(map) = problems.map(Some(value), "") else {
         return Err(problems.into_vec());
     };
-    problems.known_keys(map, "", &["like", "conversation", "request", "stream", "response"]);
+    problems.known_keys(map, "", &["like", "conversation", "reasoning_tags", "request", "stream", "response"]);
     let inherited = inherit(map, &mut problems);
     let map = inherited.as_ref().unwrap_or(map);
 
@@ -32,9 +33,10 @@ pub(crate) fn compile(value: &Value) -> Result<Dialect, Vec<Problem>> {
         problems.add("/request/stream_path", "without `stream` nothing is ever sent to this path", Some("stream"));
     }
     let conversation = conversation(map, &request, [stream.as_ref(), response.as_ref()], &mut problems);
+    let tags = tags(map.get("reasoning_tags"), &mut problems);
     let response = response.unwrap_or_default();
     let problems = problems.into_vec();
-    if problems.is_empty() { Ok(Dialect { conversation, request, stream, response }) } else { Err(problems) }
+    if problems.is_empty() { Ok(Dialect { conversation, tags, request, stream, response }) } else { Err(problems) }
 }
 
 /// The mapping over the dialect that it is like: a key of `request`, `stream` or `response` replaces that one's, and
@@ -63,6 +65,21 @@ fn inherit(map: &Map<String, Value>, problems: &mut Problems) -> Option<Map<Stri
         }
     }
     Some(merged)
+}
+
+/// The two tags that thoughts stand between.
+fn tags(value: Option<&Value>, problems: &mut Problems) -> Option<Tags> {
+    let at = "/reasoning_tags";
+    let value = value.filter(|value| !value.is_null())?;
+    match problems.texts(Some(value), at)[..] {
+        [open, close] if !open.trim().is_empty() && !close.is_empty() && open.trim() == open && open != close => {
+            Some(Tags { open: open.into(), close: close.into() })
+        }
+        _ => {
+            problems.add(at, "this must be two different tags, as in [\"<think>\", \"</think>\"]", None);
+            None
+        }
+    }
 }
 
 fn block(value: Option<&Value>, at: &str, problems: &mut Problems) -> Option<Block> {

@@ -24,6 +24,7 @@ mod json;
 mod reply;
 mod sequence;
 mod sniff;
+mod thoughts;
 mod tools;
 mod tree;
 mod unpack;
@@ -44,6 +45,7 @@ use problem::Problems;
 use request::Request;
 use rule::Emit;
 use template::Name;
+use thoughts::Tags;
 
 /// Values that an upstream gave for the next turn of the same conversation, by slot. Opaque to the store.
 pub type Saved = Map<String, Value>;
@@ -63,6 +65,8 @@ pub enum Conversation {
 #[derive(Debug)]
 pub struct Dialect {
     conversation: Conversation,
+    /// What the model thinks stands between these, in front of its reply.
+    tags: Option<Tags>,
     request: Request,
     stream: Option<Block>,
     response: Block,

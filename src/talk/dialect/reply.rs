@@ -10,6 +10,7 @@ use super::finish_reason::Finish;
 use super::json::{Surrogates, unmarked};
 use super::pointer::Pointer;
 use super::rule::{CONVERSATION, Emit, Mode, Rule};
+use super::thoughts::{Tags, Thoughts};
 use super::tools::Tools;
 use super::tree::Tree;
 use super::{Block, Dialect, Event, Saved};
@@ -43,6 +44,8 @@ struct State {
     limit: usize,
     text: String,
     surrogates: Surrogates,
+    tags: Option<Tags>,
+    thoughts: Thoughts,
     /// Text that counts only if there is no other.
     full: String,
     snapshots: Vec<(String, String)>,
@@ -71,7 +74,8 @@ impl Reply {
     pub(crate) fn new(dialect: Arc<Dialect>, streamed: bool, limit: usize, mut saved: Saved) -> Self {
         // Any other slot lives for one turn.
         saved.retain(|slot, _| slot == CONVERSATION);
-        Self { dialect, streamed, state: State { limit, saved, ..State::default() } }
+        let tags = dialect.tags.clone();
+        Self { dialect, streamed, state: State { limit, tags, saved, ..State::default() } }
     }
 
     /// Reads by the rules for streams, or for whole bodies, from now on.
@@ -148,8 +152,10 @@ impl Reply {
             state.say(rest.encode_utf8(&mut [0; 4]), false, events)?;
         }
         let full = std::mem::take(&mut state.full);
+        state.tell_held(events)?;
         if state.text.is_empty() {
             state.say(&full, false, events)?;
+            state.tell_held(events)?;
         }
         let proven = state.complete || (eof_ok && clean);
         if !proven {
@@ -297,7 +303,8 @@ impl State {
         let because = || self.detail.as_deref().or(self.reason.as_deref()).map(excerpt).unwrap_or_default();
         let no_text =
             |message: String| Err(Fault { failure: Failure::new(ErrorCode::UpstreamNoText, message), again: None });
-        let has_text = !self.text.is_empty() || !self.full.is_empty() || self.surrogates.holds();
+        let held = self.surrogates.holds() || self.thoughts.holds_text();
+        let has_text = !self.text.is_empty() || !self.full.is_empty() || held;
         match finish {
             Finish::Error => match &self.detail {
                 Some(detail) => Err(Fault::told(detail, detail)),
@@ -305,7 +312,7 @@ impl State {
             },
             _ if has_text => Ok(()),
             Finish::Filter => no_text(format!("the service behind this agent filtered its reply ({})", because())),
-            Finish::Length if self.reasoned => {
+            Finish::Length if self.reasoned || self.thoughts.were_there() => {
                 no_text(format!("the service behind this agent spent its whole length on reasoning ({})", because()))
             }
             Finish::Length => {
@@ -319,7 +326,15 @@ impl State {
     }
 
     fn say(&mut self, piece: &str, marked: bool, events: &mut Vec<Event>) -> Result<(), Fault> {
-        let said = self.surrogates.join(piece, marked);
+        let joined = self.surrogates.join(piece, marked);
+        let said = match &self.tags {
+            Some(tags) => self.thoughts.pass(tags, &joined),
+            None => joined,
+        };
+        self.tell(said, events)
+    }
+
+    fn tell(&mut self, said: String, events: &mut Vec<Event>) -> Result<(), Fault> {
         if said.is_empty() {
             return Ok(());
         }
@@ -327,6 +342,12 @@ impl State {
         self.text.push_str(&said);
         events.push(Event::Text(said));
         Ok(())
+    }
+
+    /// What might have become a tag and did not.
+    fn tell_held(&mut self, events: &mut Vec<Event>) -> Result<(), Fault> {
+        let held = self.thoughts.rest();
+        self.tell(held, events)
     }
 
     fn delta(&mut self, text: &str, separator: &str, marked: bool, events: &mut Vec<Event>) -> Result<(), Fault> {
@@ -365,6 +386,10 @@ impl State {
 
     /// What was said can't be taken back in a stream: the new text follows it there, and is all the reply elsewhere.
     fn replace(&mut self, text: &str, events: &mut Vec<Event>) -> Result<(), Fault> {
+        let text = match &self.tags {
+            Some(tags) => &Thoughts::default().pass(tags, text),
+            None => text,
+        };
         if let Some(new) = text.strip_prefix(&*self.text) {
             return self.say(new, false, events);
         }

@@ -38,7 +38,7 @@ fn every_dialect_of_the_list_compiles() {
 #[test]
 fn what_is_wrong_is_told_at_once_with_places_and_nearest_names() {
     expect![[r"
-        /respose: `respose` is no key here; known are like, conversation, request, stream, response [response]
+        /respose: `respose` is no key here; known are like, conversation, reasoning_tags, request, stream, response [response]
         /request/heders: `heders` is no key here; known are root, path, stream_path, headers, body, history [headers]
         /request/body/message: `{{mesage}}` stands for nothing here; known are message, messages, system, model, stream, session_key, session_uuid, uuid, credential, saved.conversation [message]
         /request/path: a path starts with / and has no space, # or unencoded character [/chat]
