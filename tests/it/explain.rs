@@ -8,7 +8,7 @@ agents:
   weather:
     upstream: api
     capabilities:
-      - {id: weather.current, endpoint: '/weather/{city}', route: {path: '/current/{city}', query: {units: metric}}}
+      - {id: weather.current, endpoint: '/weather/{city}', route: {path: '/current/{city}', query: {units: metric}, cache: 30s}}
       - {id: weather.post, method: POST, endpoint: /reports}
     access: {groups: {staff: ['api_key:ci']}, api_keys: {ci: k-0123456789abcdef}, tools: {staff: [weather.post], everyone: [talk, 'weather.current']}, default: everyone}
   plain: {}
@@ -38,6 +38,7 @@ fn a_capability_is_followed_to_its_service() {
             "request    GET /v1/current/Oslo?",
             "units=metric",
             "authorization",
+            "cache      for 30s at most, for callers without a credential or session",
         ],
     );
     explained(&["POST", "/agents/weather/reports"], &["access     401 for anonymous callers"]);

@@ -16,6 +16,7 @@ pub(super) fn check<'d>(server: &Server<'d>, agents: &[Draft<'d>], report: &Repo
     let asks_for_certificates = server.ways.iter().any(|(_, way)| asks(way));
     for draft in agents {
         grants(draft, report);
+        kept(draft, report);
         if !asks_for_certificates {
             certificates(draft, report);
         }
@@ -67,6 +68,19 @@ fn grants<'d>(draft: &Draft<'d>, report: &Report<'d>) {
                 let problem = Problem::error(node, format!("this grant does nothing: the agent has `{key}: off`"));
                 report.add(problem);
             }
+        }
+    }
+}
+
+/// Nothing is kept of calls with a credential.
+fn kept<'d>(draft: &Draft<'d>, report: &Report<'d>) {
+    let Some(access) = &draft.agent.access else { return };
+    for (node, capability) in draft.capabilities.iter().zip(&draft.agent.capabilities) {
+        let cache = node.get("route").and_then(|route| route.get("cache"));
+        if let Some(node) = cache.filter(|_| access.restricts() && !access.is_open_for(&capability.id)) {
+            let message = "`cache` does nothing here: nobody may call this without a credential";
+            let help = "answers to callers with one are never kept; leave `cache` out, or open it in `access.tools`";
+            report.add(Problem::error(node, message).at_key().help(help));
         }
     }
 }
