@@ -246,12 +246,19 @@ fn requests_for_one_thing_become_one_request_to_the_service() {
         assert_eq!(caller.join().unwrap().ok(), json!({"number": 0}));
     }
     assert_eq!(upstream.requests().len(), 1);
-    let metrics = gateway.admin("/metrics").1;
-    let counted = |outcome: &str| {
-        let start = format!("restap_cache_requests_total{{agent=\"agent\",outcome=\"{outcome}\",route=\"other\"}} ");
-        metrics.lines().find_map(|line| line.strip_prefix(&start)).map_or(0, |count| count.parse::<usize>().unwrap())
-    };
-    assert_eq!((counted("miss"), counted("collapsed") + counted("hit")), (1, 11), "{metrics}");
+    // A request is counted once its answer is out, which its caller may read before.
+    let counted = until("all are counted", || {
+        let metrics = gateway.admin("/metrics").1;
+        let of = |outcome: &str| {
+            let start =
+                format!("restap_cache_requests_total{{agent=\"agent\",outcome=\"{outcome}\",route=\"other\"}} ");
+            let count = metrics.lines().find_map(|line| line.strip_prefix(&start));
+            count.map_or(0, |count| count.parse::<usize>().unwrap())
+        };
+        let counted = (of("miss"), of("collapsed") + of("hit"));
+        (counted.0 + counted.1 == 12).then_some(counted)
+    });
+    assert_eq!(counted, (1, 11));
 }
 
 #[test]
