@@ -23,6 +23,7 @@ pub mod catalog;
 pub mod egress;
 pub mod identity;
 pub mod openapi;
+pub mod probe;
 pub mod store;
 pub mod talk;
 pub mod upstream;

@@ -51,6 +51,55 @@ fn docs_dialects_lists_every_dialect_and_who_keeps_its_conversation() {
 }
 
 #[test]
+fn docs_probe_lists_every_rule() {
+    let page = fs::read_to_string("docs/probe.md").unwrap();
+    let mut rows = page
+        .lines()
+        .filter(|line| line.starts_with("| `") && (line.contains("| MUST |") || line.contains("| SHOULD |")));
+    for rule in restap_gateway::probe::ALL {
+        let row = format!("| `{}` | {} | {} | {} |", rule.id, rule.level.word(), rule.section, rule.says);
+        assert_eq!(rows.next(), Some(row.as_str()), "docs/probe.md");
+    }
+    assert_eq!(rows.next(), None, "docs/probe.md");
+}
+
+#[test]
+fn the_debian_package_is_made_of_files_that_exist() {
+    let metadata =
+        Command::new(env!("CARGO")).args(["metadata", "--no-deps", "--offline", "--format-version", "1"]).output();
+    let metadata: Value = serde_json::from_slice(&metadata.unwrap().stdout).unwrap();
+    let deb = &metadata["packages"][0]["metadata"]["deb"];
+    let script = fs::read_to_string("packaging/deb").unwrap();
+    let assets: Vec<[&str; 3]> =
+        deb["assets"].as_array().unwrap().iter().map(|asset| [0, 1, 2].map(|at| asset[at].as_str().unwrap())).collect();
+    for [source, ..] in &assets {
+        match source.strip_prefix("target/") {
+            // What is built, and what the script makes of it.
+            Some("release/restap-gateway") => {}
+            Some(made) => {
+                assert!(script.contains(&format!("> target/{made}\n")), "packaging/deb does not make {source}");
+            }
+            None => assert!(glob::glob(source).unwrap().next().is_some(), "there is no {source}"),
+        }
+    }
+    for kept in deb["conf-files"].as_array().unwrap() {
+        let kept = Path::new(kept.as_str().unwrap());
+        let of = assets.iter().find(|[source, target, _]| {
+            Path::new("/").join(target).join(Path::new(source).file_name().unwrap()) == kept
+        });
+        let [source, ..] = of.unwrap_or_else(|| panic!("nothing is installed as {}", kept.display()));
+        check(Path::new(source), &fs::read_to_string(source).unwrap()).unwrap();
+    }
+    let unit = &deb["systemd-units"];
+    let unit = Path::new(unit["unit-scripts"].as_str().unwrap())
+        .join(format!("{}.service", unit["unit-name"].as_str().unwrap()));
+    // Without one of these cargo-deb would tell systemd nothing.
+    let scripts = Path::new(deb["maintainer-scripts"].as_str().unwrap());
+    assert!(fs::read_to_string(scripts.join("postinst")).unwrap().contains("#DEBHELPER#"));
+    assert!(unit.exists() && Path::new(deb["license-file"][0].as_str().unwrap()).exists());
+}
+
+#[test]
 fn every_whole_file_that_is_shown_passes_check() {
     let directory = tempfile::tempdir().unwrap();
     let mut wrong = Vec::new();

@@ -29,6 +29,7 @@ const ROOMS: &[(&str, u8, Nature)] = &[
     ("talk", 2, Nature::Pure),
     ("identity", 2, Nature::Plain),
     ("openapi", 2, Nature::Pure),
+    ("probe", 2, Nature::Pure),
     ("store", 2, Nature::Plain),
     ("upstream", 2, Nature::Plain),
     ("config", 3, Nature::Plain),

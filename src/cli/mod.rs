@@ -10,6 +10,7 @@ mod explain;
 mod import;
 mod keys;
 mod news;
+mod probe;
 mod process;
 mod run;
 mod schema;
@@ -50,6 +51,7 @@ enum Command {
     #[command(hide = true)]
     Man(completions::Man),
     News(news::News),
+    Probe(probe::Probe),
     Keys(keys::Command),
     Store(store::Store),
 }
@@ -98,6 +100,7 @@ pub fn run() -> ExitCode {
         }
         Command::Man(completions::Man {}) => completions::Man::run(),
         Command::News(news) => news.run(),
+        Command::Probe(probe) => probe.run(),
         Command::Keys(keys) => keys.run(),
         Command::Store(store) => store.run(),
     };

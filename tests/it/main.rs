@@ -44,6 +44,7 @@ mod news;
 mod news_command;
 mod outcomes;
 mod passing;
+mod probe;
 mod process;
 mod rates;
 mod reload;
