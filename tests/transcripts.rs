@@ -69,6 +69,23 @@ fn every_transcript_is_what_happens() {
 }
 
 #[test]
+fn the_demo_and_every_example_keep_to_the_protocol() {
+    for page in pages().into_iter().filter(|page| !page.starts_with(QUICKSTARTS)) {
+        let bases: &[&str] = match page.to_str().unwrap() {
+            "examples/two_agents/transcript.md" => &["/agents/text", "/assistant"],
+            // It listens on a unix socket; the quickstart has the same agent on a port.
+            "examples/sidecar/transcript.md" => continue,
+            _ => &[""],
+        };
+        let stage = Stage::set(&page);
+        for base in bases {
+            let told = stage.run(&format!("restap-gateway probe --strict http://{LISTEN}{base}"));
+            assert!(told.ends_with(": passed"), "{}: {told}", page.display());
+        }
+    }
+}
+
+#[test]
 fn a_wildcard_within_a_line_stays_on_it() {
     assert!(pattern("{\"id\":\"…\"}").is_match("{\"id\":\"a\"}"));
     assert!(!pattern("{\"id\":\"…\"}").is_match("{\"id\":\"a\n\"}"));
