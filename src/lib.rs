@@ -24,6 +24,7 @@ pub mod egress;
 pub mod identity;
 pub mod openapi;
 pub mod probe;
+pub mod remote;
 pub mod store;
 pub mod talk;
 pub mod upstream;

@@ -30,6 +30,7 @@ const ROOMS: &[(&str, u8, Nature)] = &[
     ("identity", 2, Nature::Plain),
     ("openapi", 2, Nature::Pure),
     ("probe", 2, Nature::Pure),
+    ("remote", 2, Nature::Pure),
     ("store", 2, Nature::Plain),
     ("upstream", 2, Nature::Plain),
     ("config", 3, Nature::Plain),

@@ -73,6 +73,7 @@ fn the_demo_and_every_example_keep_to_the_protocol() {
     for page in pages().into_iter().filter(|page| !page.starts_with(QUICKSTARTS)) {
         let bases: &[&str] = match page.to_str().unwrap() {
             "examples/two_agents/transcript.md" => &["/agents/text", "/assistant"],
+            "examples/fleet/transcript.md" => &["/agents/text", "/agents/assistant", "/agents/notices"],
             // It listens on a unix socket; the quickstart has the same agent on a port.
             "examples/sidecar/transcript.md" => continue,
             _ => &[""],

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::elsewhere::From;
 use super::imports::Import;
 use super::settings::Agent;
 use crate::capability::settings::Report;
@@ -24,6 +25,8 @@ pub(super) struct Draft<'d> {
     pub(super) capabilities: Vec<Node<'d>>,
     /// Descriptions of APIs among them, which are read once all upstreams are known.
     pub(super) imports: Vec<Import<'d>>,
+    /// The agent elsewhere that it is.
+    pub(super) from: Option<From<'d>>,
 }
 
 /// An entry of `capabilities:`.
@@ -45,10 +48,13 @@ impl<'d> Draft<'d> {
             let host = fields.with("host", "The host name that it alone answers.", host);
             let doc = "The name or the URL of an upstream: the default of its capabilities and of its talk.";
             let upstream = fields.optional::<String>("upstream", doc);
-            let upstream = upstream.as_deref();
+            let from = From::take(fields);
+            let written = from.as_ref().map(|from| from.base.url.to_string());
+            let upstream = upstream.as_deref().or(written.as_deref());
+            let dialect = if from.is_some() { talk::settings::DIALECT_OF_AN_AGENT } else { talk::settings::DIALECT };
             let talk =
                 fields.with("talk", "How it talks, or off; the built-in guide answers unless written.", |slot| {
-                    slot.switch(|slot| talk::Settings::take(slot, upstream))
+                    slot.switch(|slot| talk::Settings::take(slot, upstream, dialect))
                 });
             let news = fields.with("news", "Its feeds, or off.", |slot| slot.switch(store::NewsSettings::take));
             let capabilities = fields.with("capabilities", "What it can do.", |slot| {
@@ -84,6 +90,11 @@ impl<'d> Draft<'d> {
             {
                 fields.problem(Problem::error(node, "`news` does nothing here: the agent has `news: off`").at_key());
             }
+            if let Some(node) = node.get("follow_news").filter(|_| news == Some(Switch::Off)) {
+                let problem =
+                    Problem::error(node, "`follow_news` does nothing here: the agent has `news: off`").at_key();
+                fields.problem(problem.help("leave one of them out"));
+            }
             if news == Some(Switch::Off) {
                 let reporting = capabilities.iter().flatten().filter_map(|entry| match entry {
                     Entry::One(node, settings) if settings.report != Report::Off => node.as_ref(),
@@ -115,6 +126,7 @@ impl<'d> Draft<'d> {
                 talk: match talk {
                     Some(Switch::Off) => None,
                     Some(Switch::On(talk)) => Some(talk),
+                    Some(Switch::Default) | None if from.is_some() => Some(talk::Settings::to_agent()),
                     Some(Switch::Default) | None => Some(talk::Settings::guide()),
                 },
                 news: match news {
@@ -128,8 +140,9 @@ impl<'d> Draft<'d> {
                 rest,
                 cors,
                 access,
+                follow: None,
             };
-            Some(Self { node, file: 0, agent, capabilities: places, imports })
+            Some(Self { node, file: 0, agent, capabilities: places, imports, from })
         })
     }
 

@@ -2,6 +2,7 @@
 
 mod access;
 mod addresses;
+mod elsewhere;
 mod endpoints;
 mod published;
 pub(super) mod reload;
@@ -32,18 +33,29 @@ pub(super) fn check<'d>(
     access::check(server, agents, report);
     published::check(agents, report);
     rest::check(server, agents, report);
+    elsewhere::check(server, agents, report);
 }
 
 /// Replaces what the operator calls an upstream by its key.
 fn resolve<'d>(draft: &mut Draft<'d>, upstreams: &mut Upstreams<'d>, report: &Report<'d>) {
     let file = draft.file;
+    if let Some(from) = &draft.from {
+        match draft.node.get("upstream") {
+            None => upstreams.add(from.key(), from.base.url.clone(), from.node, report),
+            Some(_) => elsewhere::forbid_metadata(from, report),
+        }
+    }
     let mut key_of = |node: Option<Node<'d>>| {
         let node = node?;
         upstreams.resolve(node.as_text()?, file, node, report)
     };
     let default = draft.node.get("upstream");
-    let default_key = key_of(default);
-    let mut uses_default = false;
+    let default_key = match (&draft.from, default) {
+        (Some(from), None) => Some(from.key().to_owned()),
+        (_, default) => key_of(default),
+    };
+    // An agent from elsewhere is asked through it.
+    let mut uses_default = draft.from.is_some();
 
     let talk = draft.node.get("talk");
     if let Some(talk_settings) = draft.agent.talk.as_mut().filter(|talk| talk.dialect != DialectChoice::Guide) {
@@ -59,7 +71,7 @@ fn resolve<'d>(draft: &mut Draft<'d>, upstreams: &mut Upstreams<'d>, report: &Re
         uses_default |= own.is_none();
         let key = if own.is_some() { key_of(own) } else { default_key.clone() };
         if let Some(section) = import {
-            if own.is_none() && default.is_none() {
+            if own.is_none() && default.is_none() && draft.from.is_none() {
                 let problem = Problem::error(section, "the description has no upstream").at_key();
                 report.add(problem.help("add `upstream` here, or to the agent"));
             }

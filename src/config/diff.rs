@@ -128,6 +128,7 @@ fn agent(before: &Agent, after: &Agent) -> Vec<String> {
         rest,
         cors,
         access,
+        follow,
     } = before;
     keys.compare("key", key, &after.key);
     keys.compare("base_path", base_path, &after.base_path);
@@ -143,6 +144,7 @@ fn agent(before: &Agent, after: &Agent) -> Vec<String> {
     keys.compare("rest", rest, &after.rest);
     keys.compare("cors", cors, &after.cors);
     keys.compare("access", access, &after.access);
+    keys.compare("follow_news", follow, &after.follow);
     let (old, new) = (by(capabilities, |one| &one.id), by(&after.capabilities, |one| &one.id));
     keys.0.extend(compare("capability", &old, &new, |_, _| Vec::new()));
     if keys.0.is_empty() && before != after {

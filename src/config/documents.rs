@@ -2,6 +2,7 @@
 //! configuration takes what is there, and never waits for anybody.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -25,11 +26,50 @@ pub struct Documents {
 
 #[derive(Debug, Default)]
 struct Inner {
-    copies: BTreeMap<String, Arc<Copy>>,
-    problems: BTreeMap<String, String>,
+    copies: BTreeMap<Named, Arc<Copy>>,
+    problems: BTreeMap<Named, String>,
     /// What the configuration that was read last names.
-    named: BTreeSet<String>,
+    named: BTreeSet<Named>,
     folder: Option<PathBuf>,
+}
+
+/// A document as a configuration names it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Named {
+    /// What it is of.
+    pub kind: Kind,
+    /// What the operator wrote.
+    pub url: String,
+}
+
+/// What a document is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// A description of an API, which is at the URL.
+    Description,
+    /// An agent, whose document is under the URL.
+    Agent,
+}
+
+impl Named {
+    /// A description of an API.
+    pub fn description(url: &str) -> Self {
+        Self { kind: Kind::Description, url: url.to_owned() }
+    }
+
+    /// An agent.
+    pub fn agent(url: &str) -> Self {
+        Self { kind: Kind::Agent, url: url.to_owned() }
+    }
+}
+
+impl fmt::Display for Named {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.kind {
+            Kind::Description => write!(f, "the description at {}", self.url),
+            Kind::Agent => write!(f, "the agent at {}", self.url),
+        }
+    }
 }
 
 /// A document and those below its folder that it refers to.
@@ -44,6 +84,11 @@ impl Copy {
     /// What was fetched; each part with where it is.
     pub fn new(url: &str, parts: Vec<(String, String)>) -> Self {
         Self { url: url.to_owned(), parts }
+    }
+
+    /// The document alone.
+    pub fn text(&self) -> Option<&str> {
+        self.parts.first().map(|(_, text)| text.as_str())
     }
 
     /// The document with what it refers to.
@@ -65,10 +110,10 @@ impl Copy {
 
 impl Documents {
     /// Says where copies are kept, and which documents are named: others are no longer told of.
-    pub(super) fn expect(&self, folder: Option<PathBuf>, named: BTreeSet<String>) {
+    pub(super) fn expect(&self, folder: Option<PathBuf>, named: BTreeSet<Named>) {
         let mut inner = self.lock();
         inner.folder = folder.map(|folder| folder.join(FOLDER));
-        inner.problems.retain(|url, _| named.contains(url));
+        inner.problems.retain(|known, _| named.contains(known));
         inner.named = named;
     }
 
@@ -82,47 +127,52 @@ impl Documents {
         self.reloaded.notified().await;
     }
 
-    /// The URLs that the configuration that was read last names.
-    pub fn named(&self) -> Vec<String> {
-        self.lock().named.iter().cloned().collect()
+    /// What the configuration that was read last names.
+    pub fn named(&self) -> BTreeSet<Named> {
+        self.lock().named.clone()
     }
 
     /// The copy of a document: what was fetched, else the last good one of the disk.
-    pub fn get(&self, url: &str) -> Option<Arc<Copy>> {
+    pub fn get(&self, named: &Named) -> Option<Arc<Copy>> {
         let mut inner = self.lock();
-        if let Some(copy) = inner.copies.get(url) {
+        if let Some(copy) = inner.copies.get(named) {
             return Some(copy.clone());
         }
-        let path = inner.folder.as_deref().map(|folder| file_of(folder, url))?;
+        let path = inner.folder.as_deref().map(|folder| file_of(folder, named))?;
         let metadata = std::fs::metadata(&path).ok().filter(|file| file.is_file() && file.len() <= COPY_BYTES_MAX);
         metadata.as_ref()?;
         let copy: Copy = serde_json::from_slice(&std::fs::read(&path).ok()?).ok()?;
         let copy = Arc::new(copy);
-        (copy.url == url).then(|| inner.copies.entry(url.to_owned()).or_insert(copy).clone())
+        (copy.url == named.url).then(|| inner.copies.entry(named.clone()).or_insert(copy).clone())
     }
 
     /// Takes what was fetched; whether it is another than before. A copy that can't be kept on the disk is no failure: the
     /// sentence is for the log.
-    pub fn put(&self, url: &str, copy: Copy) -> (bool, Option<String>) {
-        let before = self.get(url);
+    pub fn put(&self, named: &Named, copy: Copy) -> (bool, Option<String>) {
+        let before = self.get(named);
         let mut inner = self.lock();
-        inner.problems.remove(url);
+        inner.problems.remove(named);
         if before.is_some_and(|before| *before == copy) {
             return (false, None);
         }
-        let written = inner.folder.clone().and_then(|folder| keep(&folder, url, &copy).err());
-        inner.copies.insert(url.to_owned(), Arc::new(copy));
+        let written = inner.folder.clone().and_then(|folder| keep(&folder, named, &copy).err());
+        inner.copies.insert(named.clone(), Arc::new(copy));
         (true, written)
     }
 
     /// Takes note of why a document could not be fetched; whether that is news.
-    pub fn fail(&self, url: &str, problem: &str) -> bool {
-        self.lock().problems.insert(url.to_owned(), problem.to_owned()).is_none_or(|before| before != problem)
+    pub fn fail(&self, named: &Named, problem: &str) -> bool {
+        self.lock().problems.insert(named.clone(), problem.to_owned()).is_none_or(|before| before != problem)
     }
 
     /// The documents that could not be fetched when it was last tried, and why.
-    pub fn problems(&self) -> Vec<(String, String)> {
-        self.lock().problems.iter().map(|(url, problem)| (url.clone(), problem.clone())).collect()
+    pub fn problems(&self) -> Vec<(Named, String)> {
+        self.lock().problems.iter().map(|(named, problem)| (named.clone(), problem.clone())).collect()
+    }
+
+    /// Why a document could not be fetched when it was last tried.
+    pub(super) fn problem(&self, named: &Named) -> Option<String> {
+        self.lock().problems.get(named).cloned()
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
@@ -130,14 +180,18 @@ impl Documents {
     }
 }
 
-fn file_of(folder: &Path, url: &str) -> PathBuf {
-    folder.join(format!("{}.json", blake3::hash(url.as_bytes()).to_hex()))
+fn file_of(folder: &Path, named: &Named) -> PathBuf {
+    let kind = match named.kind {
+        Kind::Description => "",
+        Kind::Agent => "agent ",
+    };
+    folder.join(format!("{}.json", blake3::hash(format!("{kind}{}", named.url).as_bytes()).to_hex()))
 }
 
 /// Writes a copy so that whoever reads it reads the old one or the new one, and nobody else either.
-fn keep(folder: &Path, url: &str, copy: &Copy) -> Result<(), String> {
+fn keep(folder: &Path, named: &Named, copy: &Copy) -> Result<(), String> {
     use std::os::unix::fs::OpenOptionsExt as _;
-    let path = file_of(folder, url);
+    let path = file_of(folder, named);
     let new = path.with_extension("new");
     let write = || -> std::io::Result<()> {
         std::fs::create_dir_all(folder)?;
@@ -147,12 +201,16 @@ fn keep(folder: &Path, url: &str, copy: &Copy) -> Result<(), String> {
         file.sync_all()?;
         std::fs::rename(&new, &path)
     };
-    write().map_err(|error| format!("the copy of {url} can't be kept at {}: {error}", path.display()))
+    write().map_err(|error| format!("the copy of {named} can't be kept at {}: {error}", path.display()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn named(name: &str) -> Named {
+        Named::description(&format!("http://h/{name}.json"))
+    }
 
     fn copy(text: &str) -> Copy {
         Copy::new("http://h/a.json", vec![("http://h/a.json".into(), text.into())])
@@ -163,13 +221,22 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let documents = Documents::default();
         documents.expect(Some(folder.path().to_owned()), BTreeSet::new());
-        assert_eq!(documents.put("http://h/a.json", copy("{}")), (true, None));
-        assert_eq!(documents.put("http://h/a.json", copy("{}")), (false, None));
+        assert_eq!(documents.put(&named("a"), copy("{}")), (true, None));
+        assert_eq!(documents.put(&named("a"), copy("{}")), (false, None));
         let later = Documents::default();
-        assert!(later.get("http://h/a.json").is_none());
+        assert!(later.get(&named("a")).is_none());
         later.expect(Some(folder.path().to_owned()), BTreeSet::new());
-        assert_eq!(*later.get("http://h/a.json").unwrap(), copy("{}"));
-        assert!(later.get("http://h/b.json").is_none());
+        assert_eq!(*later.get(&named("a")).unwrap(), copy("{}"));
+        assert!(later.get(&named("b")).is_none());
+    }
+
+    #[test]
+    fn an_agent_and_a_description_at_one_address_are_two_documents() {
+        let folder = tempfile::tempdir().unwrap();
+        let documents = Documents::default();
+        documents.expect(Some(folder.path().to_owned()), BTreeSet::new());
+        documents.put(&named("a"), copy("{}"));
+        assert!(documents.get(&Named::agent("http://h/a.json")).is_none());
     }
 
     #[test]
@@ -177,20 +244,20 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let documents = Documents::default();
         documents.expect(Some(folder.path().to_owned()), BTreeSet::new());
-        documents.put("http://h/a.json", copy("{}"));
-        let path = file_of(&folder.path().join(FOLDER), "http://h/a.json");
+        documents.put(&named("a"), copy("{}"));
+        let path = file_of(&folder.path().join(FOLDER), &named("a"));
         std::fs::write(path, "{").unwrap();
         let later = Documents::default();
         later.expect(Some(folder.path().to_owned()), BTreeSet::new());
-        assert!(later.get("http://h/a.json").is_none());
+        assert!(later.get(&named("a")).is_none());
     }
 
     #[test]
     fn a_problem_is_told_once_and_until_it_is_gone() {
         let documents = Documents::default();
-        assert!(documents.fail("http://h/a.json", "no"));
-        assert!(!documents.fail("http://h/a.json", "no"));
-        documents.put("http://h/a.json", copy("{}"));
+        assert!(documents.fail(&named("a"), "no"));
+        assert!(!documents.fail(&named("a"), "no"));
+        documents.put(&named("a"), copy("{}"));
         assert!(documents.problems().is_empty());
     }
 }

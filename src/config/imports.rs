@@ -7,12 +7,12 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::agent::Draft;
-use super::documents::Documents;
-use crate::capability::{self, Capability, Pattern, Settings, Table};
+use super::documents::{Documents, Named};
+use super::room::{Bases, Room};
+use crate::capability::{self, Capability, Settings, Table};
 use crate::net::Url;
 use crate::openapi::{self, Bundle, Filter, Imported, Location, Operation, Options, Outcome, SendAs, Wanted};
 use crate::restap::catalog::{Parameter, Style};
-use crate::store;
 use crate::yaml::document::TEXT_MAX;
 use crate::yaml::{Document, Fields, Kind, Mismatch, Node, Problem, Report, Severity, Slot, nearest};
 
@@ -129,7 +129,7 @@ impl<'d> Import<'d> {
             }
             Origin::Url(url) => {
                 let node = self.node.get("url").unwrap_or(self.node);
-                let Some(copy) = documents.get(url) else {
+                let Some(copy) = documents.get(&Named::description(url)) else {
                     let problem =
                         Problem::warning(node, "the description could not be read yet: its capabilities are missing");
                     told(problem.help("it is asked for again and again; see /ready of the admin listener"));
@@ -141,25 +141,8 @@ impl<'d> Import<'d> {
     }
 }
 
-/// Adds what every document says to the capabilities of its agent.
-pub(super) fn expand_all<'d>(
-    agents: &mut [Draft<'d>],
-    store: &store::Settings,
-    documents: &Documents,
-    report: &Report<'d>,
-) {
-    let folder =
-        if let store::settings::Engine::Embedded { path, .. } = &store.engine { Some(path.clone()) } else { None };
-    let imports = agents.iter().flat_map(|draft| &draft.imports);
-    documents.expect(folder, imports.filter_map(|import| import.url().map(str::to_owned)).collect());
-    let bases: Vec<_> = agents.iter().map(|draft| (draft.agent.host.clone(), draft.agent.base_path.clone())).collect();
-    for draft in agents {
-        expand(draft, &bases, documents, report);
-    }
-}
-
 /// Adds what every document of an agent says to its capabilities. What is written by hand wins.
-fn expand<'d>(draft: &mut Draft<'d>, others: &[(Option<String>, String)], documents: &Documents, report: &Report<'d>) {
+pub(super) fn expand<'d>(draft: &mut Draft<'d>, bases: &Bases, documents: &Documents, report: &Report<'d>) {
     for import in std::mem::take(&mut draft.imports) {
         let Some(bundle) = import.bundle(documents, report) else { continue };
         let options = Options {
@@ -171,7 +154,7 @@ fn expand<'d>(draft: &mut Draft<'d>, others: &[(Option<String>, String)], docume
             ..Options::default()
         };
         match openapi::import(&bundle, &options) {
-            Ok(imported) => take_all(draft, &import, imported, others, report),
+            Ok(imported) => take_all(draft, &import, imported, bases, report),
             Err(reason) => {
                 let problem = match import.origin {
                     Origin::File(_) => {
@@ -191,7 +174,7 @@ fn take_all<'d>(
     draft: &mut Draft<'d>,
     import: &Import<'d>,
     mut imported: Imported,
-    others: &[(Option<String>, String)],
+    bases: &Bases,
     report: &Report<'d>,
 ) {
     let known: HashSet<&str> = imported.operations.iter().map(|operation| operation.id.as_str()).collect();
@@ -203,11 +186,7 @@ fn take_all<'d>(
         });
     }
     drop(known);
-    let mut ids: HashSet<String> = draft.agent.capabilities.iter().map(|capability| capability.id.clone()).collect();
-    let mut shapes: HashMap<(String, http::Method), String> = HashMap::new();
-    for capability in &draft.agent.capabilities {
-        shapes.insert((shape(&capability.endpoint), capability.method.clone()), capability.id.clone());
-    }
+    let mut room = Room::of(draft);
     for operation in std::mem::take(&mut imported.operations) {
         let id = operation.id.clone();
         let settings = match import.overrides.iter().find(|(of, _)| *of == operation.id) {
@@ -218,23 +197,9 @@ fn take_all<'d>(
             imported.report.skip(&id, "bad_operation", "it can't be made a capability".to_owned(), "write it by hand");
             continue;
         };
-        let key = (shape(&settings.endpoint), settings.method.clone());
-        let refusal = if ids.contains(&settings.id) {
-            Some(format!("there is a capability `{}` already", settings.id))
-        } else if let Some(other) = shapes.get(&key) {
-            Some(format!("`{other}` answers at its endpoint"))
-        } else if let Some(base) = enters(draft, &settings.endpoint, others) {
-            Some(format!("another agent answers at {base}"))
-        } else {
-            Capability::new(settings.clone()).err().and_then(|problems| problems.first().map(ToString::to_string))
-        };
-        if let Some(reason) = refusal {
+        if let Err(reason) = room.take(draft, settings, bases) {
             imported.report.skip(&id, "taken", reason, "leave one of them out, or write a `prefix`");
-            continue;
         }
-        ids.insert(settings.id.clone());
-        shapes.insert(key, settings.id.clone());
-        draft.agent.capabilities.push(settings);
     }
     tell(import, &imported, report);
 }
@@ -386,26 +351,6 @@ fn merge(entry: &mut Map<String, Value>, with: Map<String, Value>) {
             }
             (_, value) => drop(entry.insert(key, value)),
         }
-    }
-}
-
-/// The base of another agent that an endpoint leads into.
-fn enters(draft: &Draft<'_>, endpoint: &str, others: &[(Option<String>, String)]) -> Option<String> {
-    let path = format!("{}{endpoint}", draft.agent.base_path);
-    let inside =
-        |base: &String| path == *base || path.strip_prefix(base.as_str()).is_some_and(|rest| rest.starts_with('/'));
-    let other = |(host, base): &&(Option<String>, String)| {
-        *host == draft.agent.host && *base != draft.agent.base_path && !base.is_empty() && inside(base)
-    };
-    others.iter().find(other).map(|(_, base)| base.clone())
-}
-
-fn shape(endpoint: &str) -> String {
-    match endpoint.parse::<Pattern>() {
-        Ok(pattern) => {
-            pattern.names().iter().fold(endpoint.to_owned(), |text, name| text.replace(&format!("{{{name}}}"), "{}"))
-        }
-        Err(_) => endpoint.to_owned(),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::agent::Draft;
-use super::imports;
+use super::documents::{Documents, Named};
 use super::include::{self, Trouble};
 use super::part::{self, Part};
 use super::server::Server;
@@ -11,6 +11,8 @@ use super::source::{Against, Reading};
 use super::sources::Sources;
 use super::upstreams::Upstreams;
 use super::{Config, Environment, Loaded, check};
+use super::{elsewhere, imports};
+use crate::store;
 use crate::yaml::document::TEXT_MAX;
 use crate::yaml::file::read_text;
 use crate::yaml::{Diagnostic, Document, Kind, Problem, Report, Severity, Slot};
@@ -145,7 +147,7 @@ fn assemble<'d>(
     }
     let mut upstreams = Upstreams::new(upstreams, incomplete, report);
     check::check(&server, &mut agents, &mut upstreams, report);
-    imports::expand_all(&mut agents, &server.store, against.documents, report);
+    expand(&mut agents, &server.store, against.documents, &mut upstreams, report);
     if let Some(running) = against.running {
         check::reload::check(&server, &agents, running, main.root(), report);
     }
@@ -163,6 +165,26 @@ fn assemble<'d>(
         agents: agents.into_iter().map(|draft| draft.agent).collect(),
         credentials: report.secrets().into_iter().map(|secret| (secret.node.path(), secret.value)).collect(),
     })
+}
+
+/// Adds what documents say to the agents that name them.
+fn expand<'d>(
+    agents: &mut [Draft<'d>],
+    store: &store::Settings,
+    documents: &Documents,
+    upstreams: &mut Upstreams<'d>,
+    report: &Report<'d>,
+) {
+    let folder =
+        if let store::settings::Engine::Embedded { path, .. } = &store.engine { Some(path.clone()) } else { None };
+    let imports = agents.iter().flat_map(|draft| &draft.imports).filter_map(imports::Import::url);
+    let elsewhere = agents.iter().filter_map(|draft| draft.from.as_ref()).map(elsewhere::From::named);
+    documents.expect(folder, imports.map(Named::description).chain(elsewhere).collect());
+    let bases = agents.iter().map(|draft| (draft.agent.host.clone(), draft.agent.base_path.clone())).collect();
+    for draft in agents {
+        imports::expand(draft, &bases, documents, report);
+        elsewhere::expand(draft, &bases, (documents, upstreams), report);
+    }
 }
 
 /// What to write into a file without an agent.

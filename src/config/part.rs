@@ -31,7 +31,7 @@ pub(super) fn gateway<'d>(slot: Slot<'_, 'd>) -> Option<(Server<'d>, Part<'d>)> 
             "Services by name. Those of an included file are known in that file alone unless they say `shared: true`.";
         let upstreams = fields.with("upstreams", doc, upstreams);
         let agent = fields.with("agent", "The agent at the origin.", |slot| Draft::take(SINGLE, "", slot));
-        fields.require_in("agent", "name", "The agent's name.");
+        fields.require_in("agent", "name", "from", "The agent's name.");
         let agents = fields.with("agents", "Agents by name, each at a base URL of its own.", agents);
         let agents = agent.into_iter().chain(agents.unwrap_or_default()).collect();
         Some((server?, Part { upstreams: upstreams.unwrap_or_default(), agents }))

@@ -127,4 +127,17 @@ pub struct Agent {
     pub cors: Option<Vec<String>>,
     /// `access:`; `None` where it is not written, and then everybody may do everything.
     pub access: Option<identity::Settings>,
+    /// Whose news are read; `None` is nobody's.
+    pub follow: Option<Follow>,
+}
+
+/// `follow_news`, once it is known where the news are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Follow {
+    /// The agent's base URL, which its items are told apart by.
+    pub agent: String,
+    /// The key of an upstream.
+    pub upstream: String,
+    /// The path of the news on it.
+    pub path: String,
 }

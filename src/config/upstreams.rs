@@ -83,6 +83,30 @@ impl<'d> Upstreams<'d> {
         None
     }
 
+    /// Takes a service that is written nowhere by itself, under this key.
+    pub(super) fn add(&mut self, key: &str, url: Url, node: Node<'d>, report: &Report<'d>) {
+        if !self.inline.contains_key(key) {
+            forbid_metadata(&url.origin, node, report);
+            self.inline.insert(key.to_owned(), Settings::at(key, url));
+        }
+    }
+
+    /// The key of what a name means that is known already.
+    pub(super) fn key(&self, name: &str, file: usize) -> Option<String> {
+        let own = self.own.get(file).and_then(|own| own.get(name));
+        self.known.get(*own.or(self.everywhere.get(name))?).map(|known| known.key.clone())
+    }
+
+    /// The path in front of every request to what a name or URL of a file means; `None` where it means nothing.
+    pub(super) fn prefix(&self, text: &str, file: usize) -> Option<String> {
+        if text.contains("://") {
+            return Some(text.parse::<Url>().ok()?.prefix.into());
+        }
+        let own = self.own.get(file).and_then(|own| own.get(text));
+        let known = self.known.get(*own.or(self.everywhere.get(text))?)?;
+        Some(known.settings.as_ref()?.url.prefix.to_string())
+    }
+
     /// Reports an `api_key` that goes nowhere: no talk through the upstream is among those that send one.
     pub(super) fn check_api_keys(&self, sent: &HashSet<String>, report: &Report<'d>) {
         for known in self.known.iter().filter(|known| known.used && !sent.contains(&known.key)) {
@@ -145,7 +169,7 @@ impl<'d> Upstreams<'d> {
 }
 
 /// Reports a service that is where a cloud hands out its machines' credentials: it would never be called.
-fn forbid_metadata<'d>(origin: &Origin, node: Node<'d>, report: &Report<'d>) {
+pub(super) fn forbid_metadata<'d>(origin: &Origin, node: Node<'d>, report: &Report<'d>) {
     if let Some(address) = origin.address().filter(|address| AddressClass::of(*address) == AddressClass::Metadata) {
         let message = format!("{address} is where clouds keep their machines' credentials, and is never called");
         report.add(Problem::error(node, message).help("name the service by another address"));

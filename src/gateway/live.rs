@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use tokio::runtime::Handle;
 
 use super::agent_side::Tokens;
+use super::following;
 use super::handler::capability::Call;
 use super::handler::talk::later::Queries;
 use super::job::Reports;
@@ -93,6 +94,8 @@ pub(super) struct Agent {
     pub tool: Option<Tool>,
     /// What it signs with.
     pub keys: Held,
+    /// Whose news it reads.
+    pub follows: Option<following::Source>,
 }
 
 impl Agent {
@@ -309,6 +312,10 @@ impl Parts<'_> {
             reports: before.map_or_else(Arc::default, |before| before.reports.clone()),
             tool: self.tools.map_or(Ok(None), |tools| tools.tool(settings, &keys.signing()))?,
             keys,
+            follows: settings.follow.as_ref().and_then(|follow| {
+                let upstream = self.upstreams.get(&follow.upstream)?.clone();
+                Some(following::Source { agent: follow.agent.clone(), upstream, path: follow.path.clone() })
+            }),
         })
     }
 

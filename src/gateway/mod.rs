@@ -11,6 +11,7 @@ mod drain;
 mod error;
 mod explain;
 mod fields;
+mod following;
 mod handler;
 mod job;
 mod lease;

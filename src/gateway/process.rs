@@ -19,6 +19,7 @@ use tracing::{error, info, warn};
 use super::Gateway;
 use super::documents;
 use super::drain::Drain;
+use super::following;
 use super::live::{AssembleError, Live};
 use super::proxy::Proxy;
 use super::reload::{self, Origin, Reload};
@@ -214,6 +215,7 @@ impl Process {
             let take_over = signal(SignalKind::user_defined2())?;
             tokio::spawn(beside);
             let fetching = tokio::spawn(documents::keep(self.reload.clone(), self.reload.documents()));
+            let following = tokio::spawn(following::keep(gateway.clone()));
             let watching = tokio::spawn(self.reload.watch(hangup));
             for acceptor in acceptors {
                 tokio::spawn(acceptor.watch());
@@ -237,6 +239,7 @@ impl Process {
             gateway.health.set(Phase::Draining);
             watching.abort();
             fetching.abort();
+            following.abort();
             gateway.drain.finish(patience, stop.wait()).await;
             finished.send_replace(true);
             gateway.store.close().await;

@@ -164,7 +164,7 @@ impl Reload {
 
     /// The documents that could not be fetched when it was last tried, and why.
     pub fn missing_documents(&self) -> Vec<(String, String)> {
-        self.shared.source.documents().problems()
+        self.shared.source.documents().problems().into_iter().map(|(named, problem)| (named.url, problem)).collect()
     }
 
     /// Copies of what the configuration names elsewhere.

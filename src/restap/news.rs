@@ -34,6 +34,9 @@ pub struct NewsDraft {
     /// Anything else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<Value>,
+    /// Which item of another feed this was first, where it was followed from there. Nobody posts it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<String>,
 }
 
 /// What stands beside the item in a body that posts it.
@@ -97,6 +100,7 @@ impl NewsDraft {
             job_id: text("job_id")?,
             query_id: text("query_id")?,
             data: body.get("data").filter(|data| !data.is_null()).cloned(),
+            origin: None,
         };
         let session_id = match body.get("session_id") {
             None | Some(Value::Null) => None,

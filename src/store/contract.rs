@@ -72,6 +72,7 @@ macro_rules! hold {
             a_query_is_kept_and_answered_in_its_feed
             a_query_is_answered_once
             the_answer_of_a_query_belongs_to_the_owner_of_its_feed
+            an_item_of_anothers_news_is_taken_in_once
             a_rate_takes_so_many_at_once_and_gives_them_back_evenly
             a_rate_is_counted_by_all_who_share_the_store
             a_clock_that_steps_back_locks_nobody_out

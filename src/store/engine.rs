@@ -139,6 +139,8 @@ pub enum RecordKind {
     Answer = 2,
     /// An asynchronous talk; the owner is an agent.
     Query = 3,
+    /// Where a reader of another agent's news stands, or an item of theirs; the owner is an agent.
+    Follow = 4,
 }
 
 /// A stored record.
@@ -280,7 +282,7 @@ impl Limits {
     pub fn cap(&self, kind: RecordKind) -> Cap {
         match kind {
             RecordKind::Conversation | RecordKind::Query => self.conversations,
-            RecordKind::Answer => self.answers,
+            RecordKind::Answer | RecordKind::Follow => self.answers,
         }
     }
 }

@@ -209,6 +209,11 @@ impl Keys {
         RateKey(self.hash("rate", &[&agent.0, group.as_bytes(), caller]))
     }
 
+    /// What is known of another agent's news whose items go into this feed.
+    pub(super) fn followed(&self, feed: FeedId, parts: &[&[u8]]) -> Hash {
+        self.hash("followed", &[&[feed.hash.as_slice()], parts].concat())
+    }
+
     /// What is held while the first request of a key runs.
     pub(super) fn once_lease(&self, key: OnceKey) -> LeaseKey {
         LeaseKey(self.hash("running once", &[&key.hash]))

@@ -7,6 +7,7 @@ pub mod conversation;
 pub mod embedded;
 pub mod engine;
 pub mod feed;
+pub mod follow;
 pub mod health;
 pub mod keys;
 pub mod lease;

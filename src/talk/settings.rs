@@ -123,7 +123,10 @@ impl Default for Later {
 }
 
 /// The dialect where none is written.
-const DIALECT: &str = "openai-chat";
+pub const DIALECT: &str = "openai-chat";
+
+/// The same where the agent is one that exists elsewhere.
+pub const DIALECT_OF_AN_AGENT: &str = "restap";
 
 impl Settings {
     /// The built-in guide: what answers where no `talk:` is written.
@@ -143,15 +146,21 @@ impl Settings {
         }
     }
 
-    /// Reads `talk:` of an agent; `upstream` is what the agent names for all that it does.
-    pub fn take(slot: Slot<'_, '_>, upstream: Option<&str>) -> Option<Self> {
+    /// A talk with another agent, of which nothing is written.
+    pub fn to_agent() -> Self {
+        Self { dialect: DialectChoice::BuiltIn(DIALECT_OF_AN_AGENT.to_owned()), ..Self::guide() }
+    }
+
+    /// Reads `talk:` of an agent; `upstream` is what the agent names for all that it does, `dialect` how that talks
+    /// unless something else is written.
+    pub fn take(slot: Slot<'_, '_>, upstream: Option<&str>, dialect: &str) -> Option<Self> {
         slot.section("talk", |fields| {
             let own =
                 fields.optional("upstream", "The name or the URL of the chat service; the agent's unless written.");
             let doc =
                 "How the service talks: a built-in name, `guide` for no service at all, or a mapping of one's own.";
             let dialect =
-                fields.or_with("dialect", DialectChoice::BuiltIn(DIALECT.to_owned()), doc, DialectChoice::take);
+                fields.or_with("dialect", DialectChoice::BuiltIn(dialect.to_owned()), doc, DialectChoice::take);
             let settings = Self {
                 upstream: own.or_else(|| upstream.map(str::to_owned)),
                 model: fields.optional("model", "The model to name in requests."),

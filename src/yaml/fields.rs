@@ -155,16 +155,18 @@ impl<'f, 'd> Fields<'f, 'd> {
     }
 
     /// Makes a key of a section under `section` one that must be there, where it need not be elsewhere.
-    pub fn require_in(&mut self, section: &'static str, name: &'static str, doc: &str) {
+    pub fn require_in(&mut self, section: &'static str, name: &'static str, or: &'static str, doc: &str) {
         match &mut self.side {
             FieldsSide::Describe { properties, .. } => {
                 if let Some(schema) = properties.get_mut(section).and_then(Json::as_object_mut) {
-                    schema.insert("required".into(), json!([name]));
+                    schema.insert("anyOf".into(), json!([{"required": [name]}, {"required": [or]}]));
                 }
             }
             FieldsSide::Read { node, report } => {
                 let section = node.get(section).filter(|section| section.kind() == Kind::Mapping);
-                if let Some(section) = section.filter(|section| section.get(name).is_none()) {
+                if let Some(section) =
+                    section.filter(|section| section.get(name).is_none() && section.get(or).is_none())
+                {
                     report.add(missing(section, name, doc));
                 }
             }

@@ -48,7 +48,7 @@ fn grants<'d>(draft: &Draft<'d>, report: &Report<'d>) {
     let in_rate = in_rate.filter_map(|node| Some((node, node.key()?)));
     // A capability that could not be read may be the one that is meant.
     let written = draft.node.get("capabilities").map_or(0, |list| list.children().count());
-    let incomplete = written > draft.agent.capabilities.len();
+    let incomplete = written > draft.agent.capabilities.len() || draft.from.is_some();
     for (node, text) in in_tools.chain(in_rate) {
         let Ok(grant) = text.parse::<Grant>() else { continue };
         if incomplete || ids.iter().any(|id| grant.names(id)) {

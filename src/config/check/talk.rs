@@ -18,7 +18,11 @@ pub(super) fn check<'d>(agents: &[Draft<'d>], report: &Report<'d>) -> HashSet<St
         let Some(settings) = draft.agent.talk.as_ref().filter(|talk| talk.dialect != DialectChoice::Guide) else {
             continue;
         };
-        let Some(node) = draft.node.get("talk") else { continue };
+        let node = match (draft.node.get("talk"), &draft.from) {
+            (Some(node), _) => node,
+            (None, Some(from)) => from.node,
+            (None, None) => continue,
+        };
         let dialect = dialect(settings, node, &mut built_in, report);
         // Of a dialect that is not known nobody knows what it takes.
         if dialect.as_ref().is_none_or(|dialect| dialect.takes_credential()) {

@@ -21,6 +21,7 @@ pub(crate) async fn an_item_is_read_back_as_it_was_posted(bench: Bench) {
         job_id: Some("j".into()),
         query_id: None,
         data: Some(json!({"z": [1, 2.5, null], "a": {"b": "c"}})),
+        origin: Some("o".into()),
     };
     let receipt = store.append(NewItem { feed: store.own(), opener: None, draft: &draft, once: None }).await.unwrap();
     let page = store.newest(store.own()).await;

@@ -9,11 +9,39 @@ use serde_json::value::RawValue;
 use super::{Bench, draft, limits, session};
 use crate::restap::{NewsDraft, Since};
 use crate::store::engine::{Cap, Limits, Reader};
+use crate::store::follow::{Followed, Taken};
 use crate::store::keys::OnceScope;
 use crate::store::{
     Claim, Conversation, LEASE_RENEWAL, LEASE_TERM, NewsRead, OnceKey, PageRequest, Query, Store, StoreError, Turn,
     TurnEnd,
 };
+
+pub(crate) async fn an_item_of_anothers_news_is_taken_in_once(bench: Bench) {
+    let (one, two) = (bench.store(), bench.store());
+    let item = |origin: &str| NewsDraft { origin: Some(origin.into()), ..draft(origin) };
+    let of = |store: &Store| Followed { feed: store.own(), agent: "http://h" };
+    let start = one.cursor(of(&one)).await.unwrap();
+    assert_eq!(start.since, 0);
+    let Taken::Stored(first) = one.take_in(of(&one), start, &item("a"), 5).await.unwrap() else { panic!() };
+    assert_eq!(first.since, 5);
+    // Another gateway that stood where the first one did.
+    assert_eq!(two.take_in(of(&two), start, &item("a"), 5).await, Ok(Taken::Known));
+    assert_eq!(two.take_in(of(&two), start, &item("b"), 4).await, Ok(Taken::Overtaken));
+    assert_eq!(two.cursor(of(&two)).await, Ok(first));
+    let Taken::Stored(second) = two.take_in(of(&two), first, &item("b"), 4).await.unwrap() else { panic!() };
+    assert_eq!(second.since, 5, "a reader never goes back");
+    bench.clock.forward(30 * 24 * HOUR);
+    assert_eq!(one.take_in(of(&one), second, &item("a"), 9).await, Ok(Taken::Known));
+    assert_eq!(one.cursor(Followed { agent: "http://other", ..of(&one) }).await.unwrap().since, 0);
+    let whole = PageRequest { feed: one.own(), reader: Reader::Agent, since: &Since::Newest, limit: 10, query: None };
+    let page = one.page(whole).await.unwrap();
+    assert!(
+        page.items
+            .iter()
+            .all(|it| one.is_of(one.own(), &it.id.to_string()) && !one.is_of(one.session("s"), &it.id.to_string()))
+    );
+    assert!(!one.is_of(one.own(), "a"));
+}
 
 const HOUR: Duration = Duration::from_hours(1);
 

@@ -104,7 +104,7 @@ fn records(connection: &Connection) -> Result<usize, rusqlite::Error> {
     let mut bad = 0;
     while let Some(row) = rows.next()? {
         let kind: u8 = row.get(0)?;
-        let kinds = [RecordKind::Conversation, RecordKind::Answer, RecordKind::Query];
+        let kinds = [RecordKind::Conversation, RecordKind::Answer, RecordKind::Query, RecordKind::Follow];
         let (hash, version, written): (_, _, i64) = (row.get(1)?, row.get(2)?, row.get(3)?);
         let body = row.get_ref(4)?.as_blob()?;
         let is_whole = kinds
