@@ -182,7 +182,9 @@ fn headers(value: Option<&Value>, written: &mut Vec<String>) -> Result<HeaderMap
         let parsed = HeaderName::from_bytes(name.as_bytes()).map_err(|_| malformed())?;
         let latin1: Option<Vec<u8>> = value.trim().chars().map(|c| u8::try_from(u32::from(c)).ok()).collect();
         let value = latin1.and_then(|bytes| HeaderValue::from_bytes(&bytes).ok()).ok_or_else(malformed)?;
-        if OWN.contains(&parsed.as_str()) || parsed.as_str().starts_with("proxy-") {
+        // Programs behind CGI, WSGI and the like read both spellings as one.
+        let read_as = parsed.as_str().replace('_', "-");
+        if OWN.contains(&read_as.as_str()) || read_as.starts_with("proxy-") {
             let message = format!("{name} is set by this tool, not by the request.");
             return Err(Refused::new(Code::ForbiddenHeader, message));
         }

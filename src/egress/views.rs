@@ -1,5 +1,5 @@
-//! What a text may be read as by who receives it: without its percent-encoding, without its escapes, as base64 or
-//! hexadecimal digits without what stands between them. Each takes linear time.
+//! What a text may be read as by who receives it: without its percent-encoding, its escapes and its references to
+//! characters, as base64 or hexadecimal digits without what stands between them. Each takes linear time.
 
 use std::borrow::Cow;
 
@@ -14,7 +14,7 @@ pub(super) fn decoded<'t>(text: &'t [u8], see: &mut dyn FnMut(&[u8])) {
     let mut current: Cow<'t, [u8]> = Cow::Borrowed(text);
     for _ in 0..ROUNDS_MAX {
         let mut changed = false;
-        for decode in [unescaped, percent_decoded] {
+        for decode in [unescaped, percent_decoded, dereferenced] {
             if let Some(decoded) = decode(&current) {
                 see(&decoded);
                 current = Cow::Owned(decoded);
@@ -78,6 +78,51 @@ fn literal<'r>(out: &mut Vec<u8>, byte: u8, rest: &'r [u8]) -> &'r [u8] {
     out.push(byte);
     rest
 }
+
+/// Without the references of XML and HTML to characters: `&amp;`, `&#65;`, `&#x41;`. `None` if there are none.
+fn dereferenced(text: &[u8]) -> Option<Vec<u8>> {
+    let (mut out, mut rest, mut found) = (Vec::with_capacity(text.len()), text, false);
+    while let Some(at) = memchr::memchr(b'&', rest) {
+        let (before, after) = rest.split_at(at);
+        out.extend_from_slice(before);
+        let after = after.get(1..).unwrap_or_default();
+        rest = if let Some((character, behind)) = reference(after) {
+            found = true;
+            out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
+            behind
+        } else {
+            literal(&mut out, b'&', after)
+        };
+    }
+    out.extend_from_slice(rest);
+    found.then_some(out)
+}
+
+/// What the text behind an ampersand refers to, and what follows. Browsers miss no semicolon after a number.
+fn reference(text: &[u8]) -> Option<(char, &[u8])> {
+    for (name, character) in NAMED {
+        if let Some(behind) = text.strip_prefix(name) {
+            return Some((character, behind));
+        }
+    }
+    let number = text.strip_prefix(b"#")?;
+    let (radix, number) = match number.split_first() {
+        Some((b'x' | b'X', digits)) => (16, digits),
+        _ => (10, number),
+    };
+    let digit = |byte: &u8| char::from(*byte).to_digit(radix);
+    let length = number.iter().take(REFERENCE_DIGITS_MAX).take_while(|byte| digit(byte).is_some()).count();
+    let (digits, behind) = number.split_at_checked(length).filter(|(digits, _)| !digits.is_empty())?;
+    let code =
+        digits.iter().filter_map(digit).try_fold(0_u32, |code, digit| code.checked_mul(radix)?.checked_add(digit))?;
+    Some((char::from_u32(code)?, behind.strip_prefix(b";").unwrap_or(behind)))
+}
+
+/// Characters that every reader of XML knows by a name.
+const NAMED: [(&[u8], char); 5] = [(b"amp;", '&'), (b"lt;", '<'), (b"gt;", '>'), (b"quot;", '"'), (b"apos;", '\'')];
+
+/// Digits of a number that refers to a character, zeros in front of it among them.
+const REFERENCE_DIGITS_MAX: usize = 32;
 
 /// Writes the character of a UTF-16 unit, and of the one behind it where the two belong together.
 fn push_unit<'r>(out: &mut Vec<u8>, unit: u32, rest: &'r [u8]) -> &'r [u8] {
@@ -153,6 +198,10 @@ mod tests {
             (r"a\", r"a\"),
             ("100%", "100%"),
             (r"\u00g1\xg", "u00g1xg"),
+            ("&#97;&#x62;&#X0063;&#100e", "abcde"),
+            ("a&amp;b&lt;&gt;&quot;&apos;", "a&b<>\"'"),
+            ("&amp;#97;&#x25;62", "ab"),
+            ("a=1&b=2&#;&#x;&#99999999999;&#xd800;&", "a=1&b=2&#;&#x;&#99999999999;&#xd800;&"),
         ] {
             assert_eq!(views(text).last().map(String::as_str), Some(plain), "{text}");
         }

@@ -52,6 +52,8 @@ fn a_credential_is_found_in_every_form_that_its_reader_undoes() {
         ("a slash escaped", VALUE.replace('/', "\\/")),
         ("escaped, then percent-encoded", percent(&escapes(VALUE))),
         ("percent-encoded, then escaped", escapes(&percent(VALUE))),
+        ("as references to characters", joined(VALUE.bytes().map(|byte| format!("&#{byte};")))),
+        ("as references, then percent-encoded", percent(&joined(VALUE.bytes().map(|byte| format!("&#x{byte:x};"))))),
         ("in base64", BASE64_STANDARD.encode(VALUE)),
         ("in base64, one byte in front", BASE64_STANDARD.encode(format!("x{VALUE}yz"))),
         ("in base64, two bytes in front", BASE64_STANDARD.encode(format!("xy{VALUE}z"))),
