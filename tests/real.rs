@@ -16,6 +16,9 @@
 #[path = "it/support/mod.rs"]
 mod support;
 
+#[path = "real/calls.rs"]
+mod calls;
+
 #[path = "real/signatures.rs"]
 mod signatures;
 

@@ -18,6 +18,7 @@
 mod abandoned;
 mod access;
 mod balancing;
+mod between_agents;
 mod cache;
 mod capability;
 mod chain;

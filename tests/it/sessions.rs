@@ -70,6 +70,49 @@ fn a_clients_id_is_adopted_as_it_is_and_never_mixed_with_anothers() {
 }
 
 #[test]
+fn a_session_id_of_one_agent_gives_nothing_at_another() {
+    let upstream = Upstream::start(counting);
+    let agent = |name: &str| {
+        format!(
+            "  {name}: {{talk: {{upstream: {}, dialect: openai-chat, model: m, history: {{turns: 5}}}}}}\n",
+            upstream.url()
+        )
+    };
+    let gateway = Gateway::start(&format!("agents:\n{}{}", agent("a"), agent("b")));
+    let id = "sess_of_agent_a_0123456789";
+    let at = |agent: &str, path: &str| format!("/agents/{agent}{path}");
+    let talk = |agent: &str, message: &str| {
+        gateway.call(&Call::talk(message).retarget(&at(agent, "/talk")).session(id)).ok();
+        upstream.last().text()
+    };
+    talk("a", "the tulip is mine");
+    assert!(talk("a", "again").contains("the tulip is mine"));
+    assert!(!talk("b", "what is mine?").contains("the tulip is mine"));
+    // Neither do its news, and what is posted there stays there.
+    let news = |agent: &str| gateway.call(&Call::get(&at(agent, "/news")).session(id)).ok()["items"].clone();
+    let post = Call::post(&at("a", "/news"), &json!({"type": "note", "message": "of the tulip"})).session(id);
+    gateway.call(&post).ok();
+    assert!(news("a").to_string().contains("of the tulip"));
+    assert_eq!(news("b"), json!([]));
+    assert!(!talk("b", "what is new?").contains("of the tulip"));
+    // Nor a talk that is answered later, nor an answer that is asked for again.
+    let later =
+        |agent: &str| Call::talk("later").retarget(&at(agent, "/talk")).session(id).header("Prefer", "respond-async");
+    let accepted = gateway.call(&later("a"));
+    assert_eq!(accepted.status, 202, "{}", accepted.text());
+    let query = accepted.json()["query_id"].as_str().unwrap().to_owned();
+    assert_eq!(gateway.get(&at("a", &format!("/query/{query}"))).status, 200);
+    gateway.get(&at("b", &format!("/query/{query}"))).refused(404, "not_found");
+    let once = |agent: &str| {
+        let call = Call::talk("once").retarget(&at(agent, "/talk")).session(id);
+        gateway.call(&call.header("Idempotency-Key", "the-same-key")).ok();
+        upstream.requests().len()
+    };
+    let asked = once("a");
+    assert_eq!((once("a"), once("b")), (asked, asked + 1));
+}
+
+#[test]
 fn an_event_stream_carries_the_session_at_start_and_done() {
     let (_upstream, gateway) = remembering();
     let events = gateway.call(&Call::talk("one").session(A).streamed()).events();

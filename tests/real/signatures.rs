@@ -20,14 +20,14 @@ const SEEDS: [[u8; 32]; 2] = [[11; 32], [12; 32]];
 const HOST: &str = "gw.example";
 
 /// The package, asked line by line.
-struct Webagents {
+pub(crate) struct Webagents {
     process: Child,
     orders: ChildStdin,
     answers: BufReader<ChildStdout>,
 }
 
 impl Webagents {
-    fn start() -> Option<Self> {
+    pub(crate) fn start() -> Option<Self> {
         let python = component("python/bin/python")?;
         let known = Command::new(&python)
             .args(["-c", "import importlib.util as u, sys; sys.exit(u.find_spec('webagents') is None)"])
@@ -44,7 +44,7 @@ impl Webagents {
         Some(Self { process, orders, answers })
     }
 
-    fn ask(&mut self, order: &Value) -> Value {
+    pub(crate) fn ask(&mut self, order: &Value) -> Value {
         writeln!(self.orders, "{order}").unwrap();
         let mut answer = String::new();
         self.answers.read_line(&mut answer).unwrap();
@@ -111,7 +111,7 @@ impl Sent {
     }
 }
 
-fn now() -> i64 {
+pub(crate) fn now() -> i64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     i64::try_from(now.as_secs()).unwrap()
 }

@@ -7,12 +7,14 @@ pub(crate) mod sse;
 pub(crate) mod turns;
 pub(crate) mod upstream;
 pub(crate) mod wait;
+pub(crate) mod world;
 
 pub(crate) use client::{Call, Connection, Response};
 pub(crate) use gateway::{Finished, Gateway, run};
 pub(crate) use sse::Events;
 pub(crate) use upstream::{Exchange, Request, Upstream};
 pub(crate) use wait::{Gate, PATIENCE, Watched, until};
+pub(crate) use world::World;
 
 use std::path::{Path, PathBuf};
 
