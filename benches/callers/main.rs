@@ -1,8 +1,16 @@
-//! What it costs to know who is calling: an API key, and a signature whose key set is at hand.
+//! What it costs to know who is calling (an API key, and a signature whose key set is at hand), and what calls of
+//! `rest_request` cost beside those of a plain client.
 //!
-//! `cargo bench --bench callers` prints the median of each; `-- --smoke` only sees that everything runs.
+//! `cargo bench --bench callers` prints the medians; `-- --smoke` only sees that everything runs.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a bench that can't run ends with a panic")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "a bench that can't run ends with a panic"
+)]
+
+mod tool;
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -21,6 +29,7 @@ fn main() {
     let rounds = if smoke { 20 } else { 20_000 };
     report("an API key of 20, its groups and its right", &measure(rounds, api_key()));
     report("a signature: parsed, verified, its nonce spent", &measure(rounds, signature()));
+    tool::measure(smoke);
 }
 
 /// From what stands in the header to the verdict.

@@ -111,11 +111,13 @@ impl Contestant {
 
 impl Drop for Contestant {
     fn drop(&mut self) {
-        for child in children(self.process.id()) {
-            let _ = Command::new("kill").arg(child.to_string()).status();
-        }
+        // The parent first: nginx starts another worker in place of one that has ended.
+        let children = children(self.process.id());
         let _ = self.process.kill();
         let _ = self.process.wait();
+        for child in children {
+            let _ = Command::new("kill").arg(child.to_string()).status();
+        }
     }
 }
 
