@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::path::Base;
+use super::path::{Base, Misplaced};
 use super::text::{self, DESCRIPTION_MAX};
 use super::{Remote, Talk, origin};
 
@@ -95,16 +95,14 @@ fn listed<'v>(card: &'v Map<String, Value>, key: &str) -> impl Iterator<Item = &
 
 /// The path of an interface, and whether the card names another origin for it: cards are often written with the name
 /// that their authors see, such as localhost. Only the operator's origin is ever asked.
-fn on_origin(url: &str, base: &Base) -> Result<(String, bool), String> {
-    let Some((_, rest)) = url.split_once("://") else { return base.path(url, None).map(|path| (path, false)) };
-    match base.path(url, None) {
-        Ok(path) => Ok((path, false)),
-        Err(problem) if problem.starts_with("leads to another origin") => {
+fn on_origin(url: &str, base: &Base) -> Result<(String, bool), Misplaced> {
+    match (base.path(url, None), url.split_once("://")) {
+        (Err(Misplaced::Elsewhere(_)), Some((_, rest))) => {
             let path = rest.find('/').and_then(|at| rest.get(at..)).unwrap_or("/");
             let here = format!("{}{path}", base.url.origin);
             base.path(&here, None).map(|path| (path, true))
         }
-        Err(problem) => Err(problem),
+        (path, _) => path.map(|path| (path, false)),
     }
 }
 

@@ -1,11 +1,12 @@
 //! RESTAP catalogs in all the shapes that are served: of the protocol's text, and of those who serve something like it.
 
+use http::Method;
 use serde_json::{Map, Value, json};
 
 use super::entry::{Entry, Kind};
-use super::path::Base;
+use super::path::{Base, Misplaced};
 use super::text;
-use super::{CAPABILITIES_MAX, Capability, Remote, Talk};
+use super::{CAPABILITIES_MAX, Remote, Talk};
 use crate::net::Url;
 
 /// Keys by one of which a catalog is known.
@@ -138,7 +139,7 @@ impl<'v> Reading<'v> {
         let path = match self.base.path(endpoint, self.own.as_ref()) {
             Ok(path) => path,
             Err(problem) => {
-                self.remote.notes.push(format!("the endpoint of {}", note(problem)));
+                self.remote.notes.push(format!("the endpoint of {}", note(problem.to_string())));
                 return;
             }
         };
@@ -148,13 +149,16 @@ impl<'v> Reading<'v> {
         };
         let endpoint = self.base.relative(&path).to_owned();
         for (number, method) in methods.into_iter().enumerate() {
-            let same = |known: &Capability| known.method == method && known.endpoint == endpoint;
-            if self.remote.capabilities.len() >= CAPABILITIES_MAX || self.remote.capabilities.iter().any(same) {
+            if self.remote.capabilities.len() >= CAPABILITIES_MAX || self.has(&method, &endpoint) {
                 continue;
             }
             let id = if number == 0 { id.clone() } else { format!("{id}.{}", method.as_str().to_ascii_lowercase()) };
             self.remote.capabilities.push(entry.capability(id, method, &endpoint, &path));
         }
+    }
+
+    fn has(&self, method: &Method, endpoint: &str) -> bool {
+        self.remote.capabilities.iter().any(|known| known.method == *method && known.endpoint == endpoint)
     }
 
     /// What lies under the agent's own base would not be found under ours, but for its skill, of which there is one here.
@@ -201,31 +205,13 @@ impl<'v> Reading<'v> {
             if let Some(text) = endpoint {
                 match self.base.path(text, self.own.as_ref()) {
                     Ok(path) => {
-                        let endpoint = self.base.relative(&path).to_owned();
-                        let methods = [http::Method::POST, http::Method::GET, http::Method::DELETE];
-                        for method in methods {
-                            let end = if method == http::Method::POST {
-                                String::new()
-                            } else {
-                                format!(".{}", method.as_str().to_ascii_lowercase())
-                            };
-                            let Some(id) = Entry::legal_id(&format!("{name}{end}")) else { continue };
-                            let entry = Entry::default();
-                            let mut capability = entry.capability(id, method, &endpoint, &path);
-                            capability.description = Some(format!("The agent's endpoint of the protocol {name}."));
-                            let same = |known: &Capability| {
-                                known.method == capability.method && known.endpoint == capability.endpoint
-                            };
-                            if !self.remote.capabilities.iter().any(same) {
-                                self.remote.capabilities.push(capability);
-                            }
-                        }
+                        let endpoint = self.protocol(name, &path);
                         if let Some(shown) = shown.as_object_mut() {
                             shown.insert("endpoint".to_owned(), json!(endpoint));
                         }
                     }
                     // An address elsewhere is told as it is, and nobody here asks there.
-                    Err(problem) if problem.starts_with("leads to another origin") && text.contains("://") => {}
+                    Err(Misplaced::Elsewhere(_)) if text.contains("://") => {}
                     Err(problem) => {
                         self.remote.notes.push(format!("the endpoint of the protocol `{name}` {problem}"));
                         continue;
@@ -234,5 +220,19 @@ impl<'v> Reading<'v> {
             }
             self.remote.protocols.insert(name.clone(), shown);
         }
+    }
+
+    /// A protocol's endpoint by the methods that protocols over HTTP use; gives what it is under the base.
+    fn protocol(&mut self, name: &str, path: &str) -> String {
+        let endpoint = self.base.relative(path).to_owned();
+        for (method, end) in [(Method::POST, ""), (Method::GET, ".get"), (Method::DELETE, ".delete")] {
+            let Some(id) = Entry::legal_id(&format!("{name}{end}")).filter(|_| !self.has(&method, &endpoint)) else {
+                continue;
+            };
+            let mut capability = Entry::default().capability(id, method, &endpoint, path);
+            capability.description = Some(format!("The agent's endpoint of the protocol {name}."));
+            self.remote.capabilities.push(capability);
+        }
+        endpoint
     }
 }

@@ -16,6 +16,15 @@ pub struct Base {
     pub(super) document: Option<String>,
 }
 
+/// Why an endpoint is no path of the agent's origin: the end of a sentence.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Misplaced {
+    #[error("leads to another origin than {0}")]
+    Elsewhere(String),
+    #[error("{0}")]
+    Unfit(String),
+}
+
 impl Base {
     /// Reads what an operator wrote: a base URL, or that of a document under it.
     pub fn parse(text: &str) -> Result<Self, InvalidUrl> {
@@ -37,21 +46,21 @@ impl Base {
     }
 
     /// The path on the agent's origin that an endpoint means: one relative to the base, or a whole URL of the same
-    /// origin. `own` is how the agent calls its own base. The error is the end of a sentence.
-    pub(super) fn path(&self, endpoint: &str, own: Option<&Url>) -> Result<String, String> {
+    /// origin. `own` is how the agent calls its own base.
+    pub(super) fn path(&self, endpoint: &str, own: Option<&Url>) -> Result<String, Misplaced> {
         let endpoint = endpoint.trim();
         let path = if endpoint.contains("://") {
             self.of_url(endpoint, own)?
         } else if endpoint.starts_with("//") {
-            return Err(format!("leads to another origin than {}", origin(&self.url)));
+            return Err(self.elsewhere());
         } else if endpoint.is_empty() {
-            return Err("is empty".to_owned());
+            return Err(Misplaced::Unfit("is empty".to_owned()));
         } else if endpoint.split('/').next().is_some_and(|first| first.contains(':') && !first.starts_with('{')) {
-            return Err("is no path".to_owned());
+            return Err(Misplaced::Unfit("is no path".to_owned()));
         } else {
             format!("{}/{}", self.url.prefix, endpoint.strip_prefix('/').unwrap_or(endpoint))
         };
-        check(&path)?;
+        check(&path).map_err(Misplaced::Unfit)?;
         Ok(path)
     }
 
@@ -60,12 +69,12 @@ impl Base {
         below(&self.url.prefix, path).unwrap_or(path)
     }
 
-    fn of_url(&self, text: &str, own: Option<&Url>) -> Result<String, String> {
+    fn of_url(&self, text: &str, own: Option<&Url>) -> Result<String, Misplaced> {
         let (scheme, rest) = text.split_once("://").unwrap_or_default();
         let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
         let named: Url = format!("{scheme}://{authority}").parse().map_err(|problem| match problem {
-            InvalidUrl::Credentials => "holds a user or a password".to_owned(),
-            _ => "is no URL of a service".to_owned(),
+            InvalidUrl::Credentials => Misplaced::Unfit("holds a user or a password".to_owned()),
+            _ => Misplaced::Unfit("is no URL of a service".to_owned()),
         })?;
         if named.origin == self.url.origin {
             return Ok(if path.is_empty() { "/".to_owned() } else { path.to_owned() });
@@ -73,8 +82,12 @@ impl Base {
         let own = own.filter(|own| own.origin == named.origin);
         match own.and_then(|own| below(&own.prefix, path)) {
             Some(rest) => Ok(format!("{}{rest}", self.url.prefix)),
-            None => Err(format!("leads to another origin than {}", origin(&self.url))),
+            None => Err(self.elsewhere()),
         }
+    }
+
+    fn elsewhere(&self) -> Misplaced {
+        Misplaced::Elsewhere(origin(&self.url))
     }
 }
 
