@@ -85,23 +85,12 @@ impl Asked {
     /// `place` is what else tells questions apart: who offers it, and the whole URL. `headers` are those that the service
     /// gets.
     pub fn new(place: &[&[u8]], method: &Method, headers: &HeaderMap, wish: Wish) -> Self {
-        let mut hasher = blake3::Hasher::new();
-        let mut add = |part: &[u8]| {
-            hasher.update(&(part.len() as u64).to_le_bytes());
-            hasher.update(part);
-        };
-        for part in place {
-            add(part);
-        }
-        add(method.as_str().as_bytes());
         let mut keyed: Vec<_> = headers.iter().filter(|(name, _)| is_keyed(name)).collect();
         // Lines of one name keep their order, which means something.
         keyed.sort_by_key(|(name, _)| name.as_str());
-        for (name, value) in keyed {
-            add(name.as_str().as_bytes());
-            add(value.as_bytes());
-        }
-        Self { key: hasher.finalize().into(), headers: headers.clone(), wish }
+        let lines = keyed.into_iter().flat_map(|(name, value)| [name.as_str().as_bytes(), value.as_bytes()]);
+        let parts = place.iter().copied().chain([method.as_str().as_bytes()]).chain(lines);
+        Self { key: digest(parts), headers: headers.clone(), wish }
     }
 
     pub(super) fn wish(&self) -> Wish {
@@ -139,6 +128,16 @@ impl Asked {
         }
         hasher.finalize().into()
     }
+}
+
+/// A digest of parts; where one ends and the next begins counts.
+pub fn digest<'p>(parts: impl IntoIterator<Item = &'p [u8]>) -> [u8; 32] {
+    let mut hasher = blake3::Hasher::new();
+    for part in parts {
+        hasher.update(&(part.len() as u64).to_le_bytes());
+        hasher.update(part);
+    }
+    hasher.finalize().into()
 }
 
 fn is_keyed(name: &HeaderName) -> bool {

@@ -16,7 +16,7 @@ use http::StatusCode;
 use http::header::{AGE, HeaderMap, HeaderName, HeaderValue};
 use moka::Expiry;
 
-pub use asked::{Asked, Wish};
+pub use asked::{Asked, Wish, digest};
 pub use freshness::{Fresh, is_unchanged};
 
 use asked::Key;

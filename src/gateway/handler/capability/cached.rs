@@ -7,14 +7,14 @@ use std::time::{Duration, SystemTime};
 
 use bytes::BytesMut;
 use http::Method;
-use http::header::{self, CONTENT_LENGTH, CONTENT_TYPE, HeaderName};
+use http::header::{self, CONTENT_LENGTH, HeaderName};
 use pingora::proxy::Session;
 use tokio::time::{Instant, timeout_at};
 
 use super::serving::{self, Asking, Passing};
 use super::whole::Whole;
 use super::{ProxiedCall, mapping, too_long};
-use crate::cache::{Answer, Asked, Cache, Fetched, Fresh, Got, Wish, is_unchanged};
+use crate::cache::{self, Answer, Asked, Cache, Fetched, Fresh, Got, Wish, is_unchanged};
 use crate::capability::Capability;
 use crate::gateway::ctx::RequestCtx;
 use crate::gateway::error::Refusal;
@@ -47,12 +47,9 @@ const PARTIAL: [HeaderName; 4] = [header::RANGE, header::IF_RANGE, header::IF_MA
 /// What the answers of a capability are kept under; a changed entry of the file begins anew.
 pub(super) fn kept_under(capability: &Capability, upstream: &Upstream) -> Option<Box<[u8]>> {
     capability.settings().route.cache?;
-    let mut hasher = blake3::Hasher::new();
-    for part in [format!("{:?}", capability.settings()), upstream.name.clone(), upstream.url.origin.to_string()] {
-        hasher.update(&(part.len() as u64).to_le_bytes());
-        hasher.update(part.as_bytes());
-    }
-    Some(hasher.finalize().as_bytes().as_slice().into())
+    let (settings, origin) = (format!("{:?}", capability.settings()), upstream.url.origin.to_string());
+    let digest = cache::digest([settings.as_bytes(), upstream.name.as_bytes(), origin.as_bytes()]);
+    Some(digest.as_slice().into())
 }
 
 /// The question that a call asks, if its answer may be shared.
@@ -149,7 +146,7 @@ struct Fetch<'a> {
     request: net::Request,
 }
 
-impl crate::cache::Fetch for Fetch<'_> {
+impl cache::Fetch for Fetch<'_> {
     type Own = Own;
     type Error = Refusal;
 
@@ -167,8 +164,7 @@ impl crate::cache::Fetch for Fetch<'_> {
             });
         }
         let length = response.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
-        let streams =
-            response.headers.get(CONTENT_TYPE).is_some_and(|it| it.as_bytes().starts_with(b"text/event-stream"));
+        let streams = serving::is_event_stream(&response.headers);
         let large = self.asking.method != Method::HEAD && length.is_some_and(|length| length > self.cache.body_max());
         match fresh.filter(|_| !streams && !large) {
             Some(fresh) => self.read(response, fresh).await,
@@ -188,25 +184,20 @@ impl Fetch<'_> {
         let most = self.asking.call.capability.settings().route.response_body;
         let until = Instant::now() + READING_MAX;
         let mut body = BytesMut::new();
-        loop {
-            let chunk = timeout_at(until, self.asking.chunk(&mut response)).await;
-            match chunk.unwrap_or_else(|_| Ok(Some(bytes::Bytes::new())))? {
-                None => {
-                    let answer = Answer::new(response.status, &response.headers, &body, fresh);
-                    return Ok(Fetched::Shared(answer));
-                }
-                Some(bytes) => {
-                    let over = bytes.is_empty();
-                    body.extend_from_slice(&bytes);
-                    let length = body.len() as u64;
-                    if most.is_some_and(|most| length > most) {
-                        return Err(too_long());
-                    }
-                    if over || length > self.cache.body_max() {
-                        return Ok(Fetched::Own(Own::Passing(Box::new(Passing { response, first: body.freeze() }))));
-                    }
-                }
+        while let Ok(chunk) = timeout_at(until, self.asking.chunk(&mut response)).await {
+            let Some(bytes) = chunk? else {
+                let answer = Answer::new(response.status, &response.headers, &body, fresh);
+                return Ok(Fetched::Shared(answer));
+            };
+            body.extend_from_slice(&bytes);
+            let length = body.len() as u64;
+            if most.is_some_and(|most| length > most) {
+                return Err(too_long());
+            }
+            if length > self.cache.body_max() {
+                break;
             }
         }
+        Ok(Fetched::Own(Own::Passing(Box::new(Passing { response, first: body.freeze() }))))
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE, EXPECT, TRANSFER_ENCODING};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HeaderMap, TRANSFER_ENCODING};
 use http::{Method, Version};
 use pingora::proxy::Session;
 use tracing::warn;
@@ -128,8 +128,7 @@ pub(super) async fn pass(
         }
     }
     // A service that breaks off at once can still be told of with a status.
-    let is_stream =
-        response.headers.get(CONTENT_TYPE).is_some_and(|it| it.as_bytes().starts_with(b"text/event-stream"));
+    let is_stream = is_event_stream(&response.headers);
     let mut first = (!first.is_empty()).then_some(Ok(Some(first)));
     if !bodiless && !is_stream && first.is_none() {
         tokio::select! {
@@ -175,6 +174,11 @@ pub(super) async fn pass(
             Err(_) => return Err(respond::gone()),
         }
     }
+}
+
+/// Whether an answer is one that may go on for as long as its service likes.
+pub(super) fn is_event_stream(headers: &HeaderMap) -> bool {
+    headers.get(CONTENT_TYPE).is_some_and(|it| it.as_bytes().starts_with(b"text/event-stream"))
 }
 
 /// An answer that only passes, for who has it already.
