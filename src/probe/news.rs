@@ -18,7 +18,7 @@ pub(super) fn judge(seen: &Seen, offers: &Offers, report: &mut Report) {
         Reply::Failed(why) => return report.note(&NEWS_READ, Verdict::Broken(why.clone())),
         Reply::Came(answer) => answer,
     };
-    let missing = matches!(bare.status, 404 | 405 | 410 | 501);
+    let missing = bare.is_missing();
     if missing && !listed {
         let why = "the catalog lists no news, and there are none".to_owned();
         return report.rest("news", Verdict::NotOffered(why));
@@ -192,7 +192,7 @@ fn writing(news: &NewsSeen, offers: &Offers, report: &mut Report) {
     if let Some(why) = answer.withheld() {
         return skip(report, &Verdict::Skipped(why));
     }
-    if matches!(answer.status, 404 | 405 | 410 | 501) && !offers.news_post {
+    if answer.is_missing() && !offers.news_post {
         return skip(report, &Verdict::NotOffered("the catalog lists no posting of news".to_owned()));
     }
     report.hold(&NEWS_POST, (!answer.is_success()).then(|| answer.told()));

@@ -186,6 +186,11 @@ impl Answer {
         self.media_type() == "text/event-stream"
     }
 
+    /// There is nothing at this path, or nothing by this method.
+    pub fn is_missing(&self) -> bool {
+        matches!(self.status, 404 | 405 | 410 | 501)
+    }
+
     /// Why it says nothing about the server's rules: it wants a credential, money, or time.
     pub fn withheld(&self) -> Option<String> {
         let why = match self.status {

@@ -23,7 +23,7 @@ pub(super) fn judge(seen: &Seen, offers: &Offers, report: &mut Report) {
     if let Some(why) = answer.withheld() {
         return leave_out(report, &Verdict::Skipped(why));
     }
-    if matches!(answer.status, 404 | 405 | 410 | 501) && !offers.talk {
+    if answer.is_missing() && !offers.talk {
         return leave_out(report, &Verdict::NotOffered("the catalog lists no talk, and there is none".to_owned()));
     }
     let failed = !answer.is_success() || answer.flaw.is_some();

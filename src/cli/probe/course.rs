@@ -76,7 +76,7 @@ async fn news(asker: &Asker<'_>, offers: &Offers, session: &SessionId, read_only
             asker.ask(Ask::get(NEWS_PATH).malformed(MALFORMED)).await
         };
     }
-    let gone = matches!(seen.bare.status(), None | Some(401 | 402 | 403 | 429 | 503));
+    let gone = seen.bare.answer().is_none_or(|answer| answer.withheld().is_some());
     if read_only || gone {
         seen.posted = if read_only { READ_ONLY } else { Reply::NotAsked("reading did not work") };
     } else {
