@@ -248,11 +248,11 @@ struct Places<'d, 'u, 'r> {
 impl<'d, 'u, 'r> Places<'d, 'u, 'r> {
     fn of(draft: &Draft<'d>, from: &From<'d>, upstreams: &'u mut Upstreams<'d>, report: &'r Report<'d>) -> Self {
         let url = &from.base.url;
-        let written = draft.node.get("upstream").and_then(Node::as_text);
+        let written = draft.node.get("upstream").and_then(|node| Some((node, node.as_text()?)));
         let upstream = match written {
-            Some(text) => {
+            Some((node, text)) => {
                 let key = if text.contains("://") {
-                    draft.node.get("upstream").map_or(text, Node::written).to_owned()
+                    node.written().to_owned()
                 } else {
                     upstreams.key(text, draft.file).unwrap_or_default()
                 };

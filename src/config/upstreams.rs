@@ -71,8 +71,7 @@ impl<'d> Upstreams<'d> {
         if text.contains("://") {
             return self.inline(text, node, report);
         }
-        let own = self.own.get(file).and_then(|own| own.get(text));
-        if let Some(known) = own.or(self.everywhere.get(text)).and_then(|index| self.known.get_mut(*index)) {
+        if let Some(known) = self.index(text, file).and_then(|index| self.known.get_mut(index)) {
             known.used = true;
             return Some(known.key.clone());
         }
@@ -93,8 +92,7 @@ impl<'d> Upstreams<'d> {
 
     /// The key of what a name means that is known already.
     pub(super) fn key(&self, name: &str, file: usize) -> Option<String> {
-        let own = self.own.get(file).and_then(|own| own.get(name));
-        self.known.get(*own.or(self.everywhere.get(name))?).map(|known| known.key.clone())
+        self.known.get(self.index(name, file)?).map(|known| known.key.clone())
     }
 
     /// The path in front of every request to what a name or URL of a file means; `None` where it means nothing.
@@ -102,9 +100,12 @@ impl<'d> Upstreams<'d> {
         if text.contains("://") {
             return Some(text.parse::<Url>().ok()?.prefix.into());
         }
-        let own = self.own.get(file).and_then(|own| own.get(text));
-        let known = self.known.get(*own.or(self.everywhere.get(text))?)?;
-        Some(known.settings.as_ref()?.url.prefix.to_string())
+        Some(self.known.get(self.index(text, file)?)?.settings.as_ref()?.url.prefix.to_string())
+    }
+
+    /// Which of all a name of a file means: its own before those of every file.
+    fn index(&self, name: &str, file: usize) -> Option<usize> {
+        self.own.get(file).and_then(|own| own.get(name)).or(self.everywhere.get(name)).copied()
     }
 
     /// Reports an `api_key` that goes nowhere: no talk through the upstream is among those that send one.
