@@ -90,9 +90,9 @@ impl Thoughts {
 }
 
 /// The longest end of a text that a tag begins with.
-fn beginning_at_the_end<'t>(text: &'t str, tag: &str) -> &'t str {
-    let ends = tag.char_indices().rev().filter_map(|(length, _)| tag.get(..length));
-    ends.into_iter().find_map(|part| text.ends_with(part).then(|| text.get(text.len() - part.len()..))?).unwrap_or("")
+fn beginning_at_the_end<'t>(text: &str, tag: &'t str) -> &'t str {
+    let mut beginnings = tag.char_indices().rev().filter_map(|(length, _)| tag.get(..length));
+    beginnings.find(|beginning| text.ends_with(beginning)).unwrap_or("")
 }
 
 #[cfg(test)]
