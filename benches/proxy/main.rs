@@ -74,38 +74,14 @@ fn scenarios() -> Vec<Scenario> {
     let item = r#"{"type":"reply","message":"It rains."}"#;
     let write = post("/news", "*/*", item).replacen("\r\n", "\r\nRestap-Session-Id: CALLER\r\n", 1);
     let requests = |connections| Load::Requests { connections };
-    let order = upstream::order();
+    let order = |path: &str| post(path, "application/json", &upstream::order());
+    let called = |name, gateway, passed| Scenario { name, gateway, passed: Some(passed), load: requests(32) };
     vec![
-        Scenario {
-            name: "capability, GET of 90 bytes",
-            gateway: get("/weather/oslo"),
-            passed: Some(get("/weather/oslo")),
-            load: requests(32),
-        },
-        Scenario {
-            name: "capability, POST of 1 KB, passed",
-            gateway: post("/orders", "application/json", &order),
-            passed: Some(post("/orders", "application/json", &order)),
-            load: requests(32),
-        },
-        Scenario {
-            name: "capability, POST of 1 KB, checked",
-            gateway: post("/checked", "application/json", &order),
-            passed: Some(post("/orders", "application/json", &order)),
-            load: requests(32),
-        },
-        Scenario {
-            name: "capability, POST of 1 KB, checked and mapped",
-            gateway: post("/mapped", "application/json", &order),
-            passed: Some(post("/orders", "application/json", &order)),
-            load: requests(32),
-        },
-        Scenario {
-            name: "capability, GET of 90 bytes, kept",
-            gateway: get("/kept/oslo"),
-            passed: Some(get("/weather/oslo")),
-            load: requests(32),
-        },
+        called("capability, GET of 90 bytes", get("/weather/oslo"), get("/weather/oslo")),
+        called("capability, POST of 1 KB, passed", order("/orders"), order("/orders")),
+        called("capability, POST of 1 KB, checked", order("/checked"), order("/orders")),
+        called("capability, POST of 1 KB, checked and mapped", order("/mapped"), order("/orders")),
+        called("capability, GET of 90 bytes, kept", get("/kept/oslo"), get("/weather/oslo")),
         Scenario {
             name: "talk, JSON of 8 deltas",
             gateway: post("/talk", "application/json", fast),

@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -149,6 +150,19 @@ fn judge(seen: &[String], log: &Log) {
     assert!(missed.is_empty(), "{} of {} were lost: {missed:?}", missed.len(), acknowledged.len());
 }
 
+/// Ends a run: its poller has seen everything that was acknowledged, and so does who reads it all now, which is given.
+fn judge_at_the_end(poller: ScopedJoinHandle<'_, Vec<String>>, gateways: &[Gateway], log: &Log) -> Vec<String> {
+    log.over.store(true, Ordering::SeqCst);
+    let mut seen = poller.join().unwrap();
+    let rest = Log { over: true.into(), ..Log::default() };
+    let all = poll(gateways, 1, Some(A), &rest);
+    // What is acknowledged last may be read after the poller has left.
+    seen.extend(all.iter().filter(|message| !seen.contains(message)).cloned().collect::<Vec<_>>());
+    judge(&seen, log);
+    judge(&all, log);
+    all
+}
+
 fn every_poller_sees_each_item_once_in_order(server: &mut Server) {
     let gateways: [Gateway; 3] = fleet(server, AGENT);
     let (writers, pollers) = if soak().is_some() { (16, 8) } else { (4, 4) };
@@ -271,13 +285,7 @@ fn nothing_acknowledged_is_lost_when_the_engine_is_killed(server: &mut Server) {
             until("writers write again", || (acknowledged() > before).then_some(()));
         }
         until("it is ready", || (gateways[0].admin("/ready").0 == 200).then_some(()));
-        log.over.store(true, Ordering::SeqCst);
-        let mut seen = poller.join().unwrap();
-        let rest = Log { over: true.into(), ..Log::default() };
-        let all = poll(gateways, 1, Some(A), &rest);
-        seen.extend(all.iter().filter(|message| !seen.contains(message)).cloned().collect::<Vec<_>>());
-        judge(&seen, log);
-        judge(&all, log);
+        let all = judge_at_the_end(poller, gateways, log);
         eprintln!("{}: {} items, {rounds} kills", server.scheme(), all.len());
     });
 }
@@ -403,12 +411,6 @@ fn nothing_acknowledged_is_lost_when_a_standby_of_postgres_takes_over() {
         standby.promote();
         let before = acknowledged();
         until("writers write again", || (acknowledged() > before + 100).then_some(()));
-        log.over.store(true, Ordering::SeqCst);
-        let mut seen = poller.join().unwrap();
-        let rest = Log { over: true.into(), ..Log::default() };
-        let all = poll(gateways, 1, Some(A), &rest);
-        seen.extend(all.iter().filter(|message| !seen.contains(message)).cloned().collect::<Vec<_>>());
-        judge(&seen, log);
-        judge(&all, log);
+        judge_at_the_end(poller, gateways, log);
     });
 }
